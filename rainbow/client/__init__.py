@@ -7,21 +7,23 @@ job = client.submit(open("job.yaml").read())
 client.wait(job["id"])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from rainbow.client.http_client import Client
-from rainbow.client.transport import Problem
 
 if TYPE_CHECKING:
     from rainbow.client.async_client import AsyncClient
+    from rainbow.client.http_client import Client
+    from rainbow.client.transport import Problem
 
 __all__ = ["AsyncClient", "Client", "Problem"]
 
+# imported when they are asked for: AsyncClient needs the extra `async`, and HTTP a quarter of a second
+PLACES = {"AsyncClient": "async_client", "Client": "http_client", "Problem": "transport"}
+
 
 def __getattr__(name: str) -> Any:
-    """Import AsyncClient when it is asked for: it needs the extra `async`."""
-    if name != "AsyncClient":
+    """Import a name when it is asked for, and keep it."""
+    if name not in PLACES:
         raise AttributeError(f"module 'rainbow.client' has no attribute {name!r}")
-    from rainbow.client.async_client import AsyncClient
-
-    return AsyncClient
+    found = globals()[name] = getattr(import_module(f"rainbow.client.{PLACES[name]}"), name)
+    return found

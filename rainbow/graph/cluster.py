@@ -25,8 +25,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
-
 from rainbow.errors import GraphError
 from rainbow.frame import frame
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
@@ -37,6 +35,7 @@ from rainbow.lazy import cached_property
 from rainbow.text import html_table, natural
 
 if TYPE_CHECKING:
+    import networkx as nx
     import pandas
 
     from rainbow.graph.outline import Copy, Fields
@@ -290,6 +289,8 @@ def _check_direction(document: Document, edge: Edge, vertices: Container[str]) -
 
 
 def _graph(document: Document, vertices: Mapping[str, Vertex], inner: list[Edge]) -> nx.DiGraph[str]:
+    import networkx as nx
+
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from((vertex.id, attributes(vertex)._asdict()) for vertex in vertices.values())
     graph.add_edges_from((edge.source, edge.target) for edge in inner)
@@ -305,6 +306,8 @@ def _attach(
     outline: Outline, graph: nx.DiGraph[str], ties: list[Edge], document: Document, limits: Limits
 ) -> dict[int, tuple[str, ...]]:
     """Return, for every entry of the outline, what is attached to it, in the document's order of edges."""
+    import networkx as nx
+
     below: dict[str, tuple[str, ...]] = {}
     attached: dict[int, dict[str, None]] = {}
     total = 0
@@ -320,6 +323,8 @@ def _attach(
 
 
 def _check_tied(name: str, graph: nx.DiGraph[str], vertices: Mapping[str, Vertex], ties: list[Edge]) -> None:
+    import networkx as nx
+
     hung = {edge.target for edge in ties}
     parts = nx.weakly_connected_components(graph)
     tied = {vertex for part in parts if not part.isdisjoint(hung) for vertex in part}

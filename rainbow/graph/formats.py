@@ -8,10 +8,9 @@ and is read instead.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import networkx as nx
 
 from rainbow.errors import GraphError
 from rainbow.graph.document import (
@@ -37,7 +36,8 @@ from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
 def read_document(document: Any, limits: Limits) -> Document:
     """Turn a document of any accepted form into plain form; GraphError if it is in none of them."""
-    if isinstance(document, nx.Graph):
+    networkx = sys.modules.get("networkx")  # who has a graph of its own has imported it
+    if networkx is not None and isinstance(document, networkx.Graph):
         return read_networkx(document, limits)
     if not isinstance(document, Mapping):
         raise GraphError("a graph document must be a mapping", pointer="")

@@ -7,9 +7,7 @@ Python's. Until NetworkX 2, node-link data named the ends of an edge by their pl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import GraphError
 from rainbow.graph.document import (
@@ -27,6 +25,9 @@ from rainbow.graph.document import (
     sequence,
     text,
 )
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 

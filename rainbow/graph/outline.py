@@ -14,12 +14,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.lazy import cached_property
 from rainbow.text import natural
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 PARTS = ("ids", "fields", "parents", "counts", "templates")
 
@@ -183,6 +184,8 @@ class Outline:
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """The NetworkX graph, all templates written out; frozen, because nothing would follow a change of it."""
+        import networkx as nx  # takes a third of a second
+
         graph = write_out(self)
         nx.freeze(graph)
         return graph
@@ -273,6 +276,8 @@ def _merged(lists: list[list[tuple[tuple[Any, ...], Run]]]) -> Sequence[Run]:
 
 def write_out(outline: Outline) -> nx.DiGraph[str]:
     """Write every copy of every entry into a NetworkX graph; `graph.graph["templates"]` names those of templates."""
+    import networkx as nx
+
     graph: nx.DiGraph[str] = nx.DiGraph(templates=dict(outline.templates))
     copies: dict[int, list[Copy]] = {-1: [Copy("", "", "", "", "")]}
     for entry, parent in enumerate(outline.parents):

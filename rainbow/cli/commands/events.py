@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rainbow.cli.output import printer
 from rainbow.cli.session import with_tokens
-from rainbow.client import Client
+
+if TYPE_CHECKING:
+    from rainbow.client import Client
 
 watch_option = click.option(
     "--watch", is_flag=True, help="Refresh the output on every change until interrupted (Ctrl-C)."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -28,12 +28,13 @@ from rainbow.cli.output.columns import (
 )
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
-from rainbow.client import Client
-from rainbow.client.wait import ENDED
 from rainbow.errors import NotFound
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
 from rainbow.text import some
+
+if TYPE_CHECKING:
+    from rainbow.client import Client
 
 Document = Mapping[str, Any]
 LIVE = {JobState.UNPLACED, JobState.WAITING, JobState.RUNNING}
@@ -312,6 +313,8 @@ def _draw_eta(console: Console, found: Document) -> None:
         told["promised"] = f"{moment(found['promised'], now)}, {KEPT_UNLESS}"
     moving = ", moving with the start" if told["start"] else ""
     told["end"] = None if is_over(found["end"], now) else f"expected {moment(found['end'], now)}{moving}"
+    from rainbow.client.wait import ENDED
+
     by = [] if found["state"] in ENDED else [HOW[found["how"]]]
     told["by"] = ": ".join([*by, *filter(None, [found["text"]])])
     if found.get("typical") is False and found["how"] in ("ahead", "one-pass"):

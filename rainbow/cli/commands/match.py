@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -22,12 +22,14 @@ from rainbow.cli.output import printer
 from rainbow.cli.output.decisions import draw_explained, draw_match
 from rainbow.cli.output.printer import table, words
 from rainbow.cli.session import with_tokens
-from rainbow.client import Client
 from rainbow.errors import NotFound
-from rainbow.graph import Cluster
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import DEFAULT_BACKEND, Budget, backends, shown_explained, smallest_change, verdict_to_json
-from rainbow.matching import match as match_clusters
+
+if TYPE_CHECKING:
+    from rainbow.client import Client
+    from rainbow.graph import Cluster
+
+DEFAULT_BACKEND = "index"
 
 
 @click.command(cls=JobCommand)
@@ -113,6 +115,9 @@ def local_answer(
     request: Request, clusters: Sequence[Cluster], explain: bool, backend: str = DEFAULT_BACKEND
 ) -> dict[str, Any]:
     """Answer one jobspec as the server does."""
+    from rainbow.matching import Budget, backends, shown_explained, verdict_to_json  # who asks a server needs none
+    from rainbow.matching import match as match_clusters
+
     verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
     if explain:
         return shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.monotonic))
@@ -135,6 +140,9 @@ def sweep(
 
 
 def _row(request: Request, clusters: Sequence[Cluster], explain: bool, backend: str) -> Row:
+    from rainbow.matching import Budget
+    from rainbow.matching import match as match_clusters
+
     verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
     refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if v.matched is False}
     row = {
@@ -150,6 +158,8 @@ def _row(request: Request, clusters: Sequence[Cluster], explain: bool, backend: 
 def _changes(
     request: Request, clusters: Iterable[Cluster], refused: Mapping[str, str], backend: str
 ) -> dict[str, int]:
+    from rainbow.matching import backends, smallest_change
+
     chosen = backends.get(backend)
     found = [smallest_change(cluster, request, chosen) for cluster in clusters if cluster.name in refused]
     return _counts(change.text if change else "none found" for change in found)

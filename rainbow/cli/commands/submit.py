@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
@@ -21,8 +21,10 @@ from rainbow.cli.output import printer, progress
 from rainbow.cli.output.columns import moment
 from rainbow.cli.output.decisions import draw_decision, draw_warnings
 from rainbow.cli.session import first_time, login, with_tokens
-from rainbow.client import Client, Problem
 from rainbow.text import some
+
+if TYPE_CHECKING:
+    from rainbow.client import Client, Problem
 
 TOGETHER = 100  # jobs in one call
 BY_JOB = ("after", "afterany", "afterok", "afternotok")
@@ -162,6 +164,8 @@ def submit(
         )
         printer.show(output, found, lambda console: draw_etas(console, found))
         click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
+    from rainbow.client import Problem
+
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     try:
         chosen = selector_given(selector, selector_options)

@@ -22,13 +22,13 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import networkx as nx
-
 from rainbow.jobspec.quantities import quantity
 from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    import networkx as nx
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Need, Resource
@@ -255,6 +255,8 @@ class ClusterLayout(Layout):
     """All vertices of a cluster, numbered by walking its graph."""
 
     def __init__(self, cluster: Cluster) -> None:
+        import networkx as nx
+
         graph = cluster.graph
         order = list(
             nx.dfs_preorder_nodes(graph, cluster.root, sort_neighbors=lambda vs: sorted(vs, key=cluster.order))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-import networkx as nx
-
 from rainbow.frame import frame
 from rainbow.jobspec.quantities import in_words
 from rainbow.text import html_table
@@ -16,6 +14,7 @@ from rainbow.text import html_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    import networkx as nx
     import pandas
 
     from rainbow.graph import Cluster
@@ -121,6 +120,8 @@ class Verdict:
 
         A vertex that is taken whole is chosen with all that it contains. Without a match nothing is chosen.
         """
+        import networkx as nx
+
         if self._of is None:
             raise ValueError(
                 f"this verdict does not know the graph of {self.cluster}; rainbow.match gives one that does"
