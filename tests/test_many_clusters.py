@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rainbow.service import Service
 from rainbow.service.placement import candidates, ledger
-from rainbow.service.placement.candidates import KEPT
+from rainbow.service.placement.candidates import KEPT, StatesRead
 from rainbow.service.placement.match_cache import TOLD
 from rainbow.store import jobs
 from rainbow.store.schema import record_uses, records
@@ -104,6 +107,49 @@ def _kept(connection: sa.Connection, job: str) -> set[str]:
     own = jobs.decision(connection, job)["ledger"]
     elsewhere = jobs.get_records(connection, own["digests"].values())
     return {name for name, digest in own["digests"].items() if name in own or digest in elsewhere}
+
+
+reports = st.dictionaries(
+    st.sampled_from(NAMES[:6]), st.sampled_from([1, 1.0, True, "x"]) | st.floats() | st.integers(), min_size=1
+)
+
+
+@given(st.lists(reports, min_size=1, max_size=8))
+def test_states_kept_as_what_differs_are_those_that_were_read(seen: list[dict[str, Any]]) -> None:
+    frames = ledger.Frames()
+    for at, values in enumerate(seen):
+        states = {name: {"cost": value, "state.age": at + 0.1 - 0.05} for name, value in values.items()}
+        made_of = {name: (json.dumps(value), 0.05, 0) for name, value in values.items()}
+        parts = frames.parts(StatesRead(at + 0.1, states, made_of))
+        given_ = {name: json.loads(part.text) for name, part in parts.items()}
+        found = ledger.restored(given_)
+        assert repr({name: found[name] for name in states}) == repr(states)
+
+
+def test_states_among_many_are_kept_once_and_then_as_what_differs(
+    api: Api, token: str, clusters: list[Cluster], clock: Clock
+) -> None:
+    body = {"jobspec": jobspec(1), "selector": of(READING)}
+    for at in range(3):
+        api.good("POST", "/v1/jobs", body, token)
+        clock.now += 7
+        api.good("PUT", "/v1/clusters/c3/state", {"cost": at, "nodes_free": 4}, clusters[3].secret)
+    listed = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"]
+    assert [one["states"]["c3"] for one in listed] == [
+        {**QUIET, "cost": cost, "nodes_free": 4, "state.age": 0.0} for cost in (1, 0, MANY - 3)
+    ]
+    assert [(one["states"]["c0"]["nodes_free"], one["states"]["c0"]["state.age"]) for one in listed] == [
+        (2, 14.0),
+        (3, 7.0),
+        (4, 0.0),
+    ]  # each has chosen c0
+    with api.service.store.read() as connection:
+        bases = {jobs.decision(connection, one["id"])["ledger"]["digests"]["base"] for one in listed}
+    assert len(bases) == 1
+    assert all(api.good("GET", f"/v1/jobs/{one['id']}/replay", None, token)["equal"] for one in listed)
+
+
+QUIET = {"queue.waiting_tasks": 0, "queue.running_tasks": 0}
 
 
 def test_a_sealed_choice_that_comes_out_otherwise_is_not_equal(

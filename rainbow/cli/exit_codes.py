@@ -49,9 +49,7 @@ def exit_of(fault: RainbowError) -> Exit:
     >>> exit_of(TryLater())
     <Exit.UNAVAILABLE: 75>
     """
-    client = sys.modules.get(
-        "rainbow.client.transport"
-    )  # what has sent nothing need not import it
+    client = sys.modules.get("rainbow.client.transport")  # what has sent nothing need not import it
     if client is not None and isinstance(fault, client.Problem):
         return Exit.NO_MATCH if fault.code in UNMATCHED else BY_STATUS.get(fault.status, Exit.ERROR)
     if isinstance(fault, TryLater):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,6 +41,13 @@ class StateRecord:
 
     values: Mapping[str, Any]
     reported_at: float
+    text: str = ""  # the values as they are stored
+
+
+@lru_cache(maxsize=65_536)  # most have not changed since they were read last
+def _read(text: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(text)
+    return found
 
 
 def put(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], now: float) -> None:
@@ -65,10 +73,13 @@ def change(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any]
     return whole
 
 
+_TEXTS = sa.select(states.c.cluster_id, sa.cast(states.c["values"], sa.Text), states.c.reported_at)
+
+
 def get(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, StateRecord]:
     """Return {cluster id: state as reported} of those that have reported."""
-    query = sa.select(states).where(_among(connection, states.c.cluster_id, cluster_ids))
-    return {row.cluster_id: StateRecord(row.values, row.reported_at) for row in connection.execute(query)}
+    query = _TEXTS.where(_among(connection, states.c.cluster_id, cluster_ids))
+    return {row[0]: StateRecord(_read(row[1]), row[2], row[1]) for row in connection.execute(query)}
 
 
 def booked(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, int]:

@@ -38,6 +38,9 @@ are new: they come with their job. `moves` counts jobs that came from or went to
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64decode, b64encode
 from typing import Any
 
 import sqlalchemy as sa
@@ -93,6 +96,27 @@ class LongWords(Words):
 
     impl = sa.Text
     cache_ok = True
+
+
+class Packed(sa.TypeDecorator[Row]):
+    """A mapping as JSON; a long one, which names the same things again and again, compressed to a third."""
+
+    impl = sa.JSON
+    cache_ok = True
+    LONG = 1_000  # characters
+    KEY = "packed"
+
+    def process_bind_param(self, value: Row | None, _dialect: Any) -> Row | None:
+        """Return the mapping as it is stored."""
+        text = json.dumps(value).encode()
+        return value if len(text) < self.LONG else {self.KEY: b64encode(zlib.compress(text)).decode()}
+
+    def process_result_value(self, value: Row | None, _dialect: Any) -> Row | None:
+        """Return the mapping as it was given; those of former versions were not compressed."""
+        if value is None or self.KEY not in value:
+            return value
+        found: Row = json.loads(zlib.decompress(b64decode(value[self.KEY])))
+        return found
 
 
 NAME = Words(100)
@@ -260,7 +284,7 @@ jobs = sa.Table(
     sa.Column("ended_at", TIME),
     sa.Column("accepted_clock", sa.BigInteger),
     sa.Column("ended_clock", sa.BigInteger),
-    sa.Column("decision", JSON, nullable=False),
+    sa.Column("decision", Packed, nullable=False),
     sa.Column("wait", JSON),
     sa.Column("idempotency", ID, unique=True),  # digest of who asked and their key
     sa.Column("request_digest", ID),

@@ -126,25 +126,54 @@ def _unattended(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
     return sorted(ids[one] for one in away) if len(away) < len(ids) else []
 
 
-def states_of(
-    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
-) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class StatesRead:
+    """The variables of the candidates' states at some time; while what one was made of is equal, so are they."""
+
+    at: float
+    values: dict[str, dict[str, Any]]
+    made_of: Mapping[str, tuple[Any, ...]]  # by name: the report as stored, its time, and what the store counts
+
+    def kept(self, name: str) -> list[Any]:
+        """Return a cluster's variables without the age of its report, and the time of that."""
+        return [{key: value for key, value in self.values[name].items() if key != AGE}, self.made_of[name][1]]
+
+
+AGE = "state.age"
+
+
+def aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
+    """Return a cluster's variables as they were at a time."""
+    values, reported = kept
+    return dict(values) if reported is None else {**values, AGE: max(0.0, at - reported)}
+
+
+def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool) -> StatesRead:
     """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
     reported, booked = cluster_states.get(connection, ids), cluster_states.booked(connection, ids)
     queued: Mapping[str, dict[str, int]] = cluster_states.queues(connection, ids)
     for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
         queued[cluster_id]["idle_workers"] = count
-    found: dict[str, dict[str, Any]] = {}
+    now, found, made_of = service.clock(), dict[str, dict[str, Any]](), dict[str, tuple[Any, ...]]()
     for cluster_id, name in ids.items():
-        values: dict[str, Any] = {f"queue.{key}": value for key, value in queued[cluster_id].items()}
-        if cluster_id in reported:
-            values |= reported[cluster_id].values
-            values["state.age"] = max(0.0, service.clock() - reported[cluster_id].reported_at)
-        free = values.get("nodes_free")
-        if is_number(free):
+        report, counts = reported.get(cluster_id), queued[cluster_id]
+        values: dict[str, Any] = {f"queue.{key}": value for key, value in counts.items()}
+        if report is not None:
+            values |= report.values
+            values[AGE] = max(0.0, now - report.reported_at)
+        if is_number(free := values.get("nodes_free")):
             values["nodes_free"] = free + booked[cluster_id]
         found[name] = values
-    return found
+        told = (report.text, report.reported_at) if report else ("", None)
+        made_of[name] = (*told, booked[cluster_id], *counts.items())
+    return StatesRead(now, found, made_of)
+
+
+def states_of(
+    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the variables of every candidate's state alone."""
+    return read_states(service, connection, ids, idle).values
 
 
 SIZED = "expected_wait_"

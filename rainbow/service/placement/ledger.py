@@ -2,7 +2,8 @@
 
 decision ─┬─ candidates, refusals, selection, seed    shown to all who may see the job; of many clusters the first
               └─ ledger    policy (selector, options), states, graphs (revisions): what the selection was given;
-                           match, selection: both whole, where the answer is shortened
+                           base, frame: the states, as what differs from those of an earlier decision;
+                           match, matched: names and columns, where the answer is shortened; selection: its seal
 
 The job's parameters are in its jobspec. Each part of the ledger is JSON text, known by its SHA-256. Long ones are
 kept once for all jobs that share them (store/jobs.py): the candidates of equal jobs are the same.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from rainbow.selection import Choice, Step, matched_read, reads_states
 from rainbow.selection.replay import Rules, read_recorded, redecide
 from rainbow.selection.variables import matched_values
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.placement.candidates import Part, revision_of
+from rainbow.service.placement.candidates import Part, StatesRead, aged, revision_of
 from rainbow.service.placement.match_cache import TOLD
 from rainbow.store import jobs, pages
 from rainbow.store.jobs import JobRecord
@@ -93,6 +94,39 @@ def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> 
     return {"match": found.named, "matched": found.columns(read), "selection": Part("", choice.seal())}
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """States that were kept whole, and what they were made of."""
+
+    part: Part
+    made_of: Mapping[str, tuple[Any, ...]]
+
+
+class Frames:
+    """The last states that were kept whole; of those after them only what differs is kept, until that is as much."""
+
+    def __init__(self) -> None:
+        self._last: Whole | None = None
+        self._spent = 0
+
+    def parts(self, read: StatesRead) -> dict[str, Part]:
+        """Return the parts of the ledger that say what the states were."""
+        known, last = read.made_of, self._last
+        changed = [name for name, one in known.items() if last and last.made_of.get(name) != one]
+        if last is None or self._spent > len(last.part.text) or 2 * len(changed) > len(known):
+            last, changed = Whole(Part.of({name: read.kept(name) for name in known}), known), []
+            self._last, self._spent = last, 0
+        frame = Part.of({"at": read.at, "changed": {name: read.kept(name) for name in changed}})
+        self._spent += len(frame.text)
+        return {"base": last.part, "frame": frame}
+
+
+def restored(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the states that were kept as what differs from others."""
+    frame = given["frame"]
+    return {name: aged(kept, frame["at"]) for name, kept in {**given["base"], **frame["changed"]}.items()}
+
+
 def entry(parts: Mapping[str, Part]) -> dict[str, Any]:
     """Return the log entry of a decision: the digest of each part, plus short parts inline."""
     texts = {name: part.text for name, part in parts.items() if 0 < len(part.text) <= SHORT}
@@ -133,6 +167,8 @@ def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     decision = jobs.decision(connection, job_id)
     kept = decision.pop(LEDGER, None)
     given = _parts(connection, kept) if kept else {}
+    if "frame" in given:
+        given["states"] = restored(given)
     decision |= {"selection": given.get("selection", decision.get("selection"))}
     for which, listed in given.get("match", {}).items():
         known = {one["cluster"]: one for one in decision[which]}

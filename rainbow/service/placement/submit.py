@@ -32,7 +32,7 @@ from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import first_tasks
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
-from rainbow.service.placement.candidates import Part, sized, snapshot, states_of, unattended
+from rainbow.service.placement.candidates import Part, StatesRead, read_states, sized, snapshot, unattended
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
@@ -81,6 +81,7 @@ class SubmitTransaction:
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
     arrivals: Arriving | None = None  # when it would start where, if the decision reads that
+    read: StatesRead | None = None  # the states, unless the decision was given more than the clusters say
     staged: Staged | None = None  # where its tasks are stored before the job is
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
@@ -220,10 +221,14 @@ class SubmitTransaction:
 
     def _states(self, connection: sa.Connection) -> States:
         idle, spans = (reads(self.selector, self.options, name) for name in ("queue.idle_workers", SWITCHES))
-        states = sized(states_of(self.service, connection, self.found.ids, idle), self.found.candidates, spans)
+        read = read_states(self.service, connection, self.found.ids, idle)
+        before = sum(map(len, read.values.values()))
+        states = sized(read.values, self.found.candidates, spans)
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
+        grown = any("expected_wait" in state for state in states.values()) or before != sum(map(len, states.values()))
+        self.read = None if grown or self.found.is_told else read
         return states
 
     def _tell_account(self, connection: sa.Connection, states: dict[str, dict[str, Any]]) -> None:
@@ -247,8 +252,10 @@ class SubmitTransaction:
 
     def _given(self, states: States) -> dict[str, Part]:
         """Return what the selection was given, as the ledger keeps it."""
-        policy = Part.of([self.selector, self.options])
-        return {"policy": policy, "states": self.snapshot or Part.of(states), "graphs": self.found.reach.graphs}
+        given = {"policy": Part.of([self.selector, self.options]), "graphs": self.found.reach.graphs}
+        if self.read is not None and self.snapshot is None:
+            return {**given, **self.service.state(ledger.Frames).parts(self.read)}
+        return {**given, "states": self.snapshot or Part.of(states)}
 
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None
