@@ -14,9 +14,10 @@ import rainbow
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
 from rainbow.matching import candidates_of, candidates_without, totals_on
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
+from rainbow.matching.equivalence.count_arrays import Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.subtree_classes import classify
-from rainbow.matching.index_backend import Catalogue, IndexBackend, Verdicts
+from rainbow.matching.index_backend import IndexBackend, Verdicts
 from rainbow.matching.model.layout import layout
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.search.solution import successive
@@ -148,6 +149,23 @@ def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, c
     assert [verdict.matched for verdict in together] == [verdict.matched for verdict in alone]
     assert [dict(one) for one in totals_on(candidates_of(together))] == [one.totals for one in alone if one.matched]
     assert together == alone
+
+
+@given(
+    st.lists(st.tuples(strategies.shapes, strategies.hung), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 19), strategies.shapes, strategies.hung), min_size=1, max_size=12),
+    st.lists(strategies.requests(), min_size=1, max_size=3),
+    st.randoms(),
+)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SLOW)
+def test_a_list_with_some_other_clusters_is_answered_as_one_by_one(drawn, changes, requests, chance):
+    index, alone = IndexBackend(), IndexBackend()
+    clusters = [strategies.cluster(*drawn[k % len(drawn)], name=f"c{k:02}") for k in range(20)]
+    for at, *other in [(0, *drawn[0]), *changes]:
+        clusters[at] = strategies.cluster(*other, name=f"c{at:02}")
+        for request in chance.sample(requests, chance.randint(1, len(requests))):
+            found = index.match_all(request, tuple(clusters))
+            assert [one.matched for one in found] == [alone.match(request, each).matched for each in clusters]
 
 
 def test_a_cluster_appended_to_the_list_is_asked_too():

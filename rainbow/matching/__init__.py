@@ -58,13 +58,16 @@ def match(
     Without a budget the default number of steps ends a search, whatever time they take.
     """
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
-    ordered = sorted(given, key=attrgetter("sort_key"))
     if not hasattr(chosen, "match_all"):
-        return [_of(chosen.match(request, cluster), cluster) for cluster in ordered]
+        return [_of(chosen.match(request, cluster), cluster) for cluster in _ordered(given)]
     found: Sequence[Verdict] = chosen.match_all(request, given, budget)
-    if isinstance(found, list) and len(found) == len(ordered):
-        return [_of(verdict, cluster) for verdict, cluster in zip(found, ordered, strict=True)]
+    if isinstance(found, list) and len(found) == len(given):
+        return [_of(verdict, cluster) for verdict, cluster in zip(found, _ordered(given), strict=True)]
     return found
+
+
+def _ordered(clusters: Iterable[Cluster]) -> list[Cluster]:
+    return sorted(clusters, key=attrgetter("sort_key"))
 
 
 def _of(verdict: Verdict, cluster: Cluster) -> Verdict:

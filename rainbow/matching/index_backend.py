@@ -8,9 +8,9 @@ Clusters with strict levels, and what kinds cannot answer (equivalence/query.py)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial, reduce
-from operator import attrgetter, is_
-from typing import TYPE_CHECKING, NamedTuple, overload
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -19,7 +19,7 @@ from rainbow.lazy import cached_property
 from rainbow.lru_cache import LruCache
 from rainbow.matching.equivalence.class_solver import ClassSolver, totals_standing
 from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
-from rainbow.matching.equivalence.count_arrays import LARGEST, ArrayCount, batch_of
+from rainbow.matching.equivalence.count_arrays import OPEN, Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.query import NamedHosts, Query, names_in
 from rainbow.matching.equivalence.subtree_classes import classify, hides_names, root_of
@@ -39,103 +39,6 @@ if TYPE_CHECKING:
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
-
-
-MOST_ROOTS = 2_048  # in one batch: a cluster that comes or goes makes one batch new, not all
-
-
-MOST_ANSWERS = 1_024
-OPEN = -1
-
-
-class Division(NamedTuple):
-    """A batch, and where its answers belong: `rows` of the batch at `places` of the catalogue."""
-
-    batch: ArrayCount
-    rows: NDArray[np.intp]
-    places: NDArray[np.intp]
-
-
-class Catalogue:
-    """The clusters of one list; a list with another cluster in it is another catalogue."""
-
-    def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], PreparedCluster]) -> None:
-        self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
-        self.clusters = sorted(clusters, key=attrgetter("sort_key"))
-        self.compiled = [compiled(cluster) for cluster in self.clusters]
-        self._divided: dict[bool, list[Division]] = {}
-        self._holds: LruCache[bytes, NDArray[np.int8]] = LruCache(MOST_ANSWERS)
-
-    def lists(self, clusters: Sequence[Cluster]) -> bool:
-        """Return whether the catalogue was made of just these clusters."""
-        if clusters is self._given:
-            return True
-        return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
-
-    def forget(self) -> None:
-        """Forget every answer."""
-        self._holds.clear()
-
-    def holds(self, question: Query, budget: Budget) -> NDArray[np.int8]:
-        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
-        known = self._holds.get(question.request.key)
-        if known is None:
-            known, is_whole = self._ask(question, Meter(budget.clock, budget.query))
-            if is_whole:
-                self._holds.put(question.request.key, known)
-        return known
-
-    def _ask(self, question: Query, meter: Meter) -> tuple[NDArray[np.int8], bool]:
-        """Ask batch after batch; return whether there was time for all of them."""
-        answers = np.full(len(self.clusters), OPEN, dtype=np.int8)
-        if not question.by_kinds or question.names_workers:
-            return answers, True
-        for batch, rows, places in self.divisions(question.asks_names):
-            try:
-                found = _holds(batch, question, meter)
-            except OutOfBudgetError:
-                return answers, False
-            if found is not None:
-                answers[places] = found[rows]
-        return answers, True
-
-    def divisions(self, asks_names: bool) -> list[Division]:
-        """Return the batches of the clusters that batches can decide."""
-        if asks_names not in self._divided:
-            self._divided[asks_names] = list(self._divide(asks_names))
-        return self._divided[asks_names]
-
-    def _divide(self, asks_names: bool) -> Iterator[Division]:
-        at: dict[int, list[int]] = {}  # number of a root: places
-        roots: dict[int, ClusterClass] = {}
-        for place, one in enumerate(self.compiled):
-            if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
-                at.setdefault(one.rooted.number, []).append(place)
-                roots[one.rooted.number] = one.rooted
-        for batch in _divide(roots):
-            pairs = [(row, place) for row, number in enumerate(batch.numbers) for place in at[number]]
-            rows, places = np.array(pairs, dtype=np.intp).T
-            yield Division(batch, rows, places)
-
-
-def _divide(roots: Mapping[int, ClusterClass]) -> Iterator[ArrayCount]:
-    """Divide roots by their forms, and those of one form in the order of their numbers."""
-    alike: dict[object, list[ClusterClass]] = {}
-    for number in sorted(roots):
-        alike.setdefault(roots[number].forms, []).append(roots[number])
-    for some in alike.values():
-        for first in range(0, len(some), MOST_ROOTS):
-            yield batch_of(some[first : first + MOST_ROOTS])
-
-
-def _holds(batch: ArrayCount, question: Query, meter: Meter) -> NDArray[np.bool_] | None:
-    """Ask for every variant; None where siblings may collide, or a need is met in between."""
-    variants = question.request.variants
-    if not all(bound_is_exact(resources, batch.like, meter) for resources in variants):
-        return None
-    found = [batch.holds(question, resources, meter) for resources in variants]
-    known = [holds for holds in found if holds is not None]
-    return reduce(lambda one, other: one | other, known) if len(known) == len(found) else None
 
 
 MOST_OWN = 1_024
@@ -173,7 +76,7 @@ class IndexBackend:
         self._walk = PlainBackend()
         self._compiled: WeakSet[PreparedCluster] = WeakSet()  # each is kept by its cluster
         self._questions: LruCache[bytes, Query] = LruCache(MOST_QUESTIONS)
-        self._catalogues: list[Catalogue] = []  # the last one asked first
+        self._catalogues: list[Catalogue[PreparedCluster]] = []  # the last one asked first
         self._findings: LruCache[tuple[bytes, int], ClassSolver] = LruCache(MOST_FINDINGS)
 
     def match(
@@ -209,13 +112,18 @@ class IndexBackend:
         later = partial(budget.later, len(by_cost))
         return budget.decide(by_cost, lambda place, meter: self.match(request, clusters[place], meter, later))
 
-    def _listed(self, clusters: Sequence[Cluster]) -> Catalogue:
+    def _listed(self, clusters: Sequence[Cluster]) -> Catalogue[PreparedCluster]:
         """Return the catalogue of some clusters, a known one if it is of the same."""
         known = next((one for one in self._catalogues if one.lists(clusters)), None)
         if known is None or known is not self._catalogues[0]:
-            known = known or Catalogue(clusters, self.compiled)
+            known = known or self._alike(clusters) or Catalogue(clusters, self.compiled)
             self._catalogues = [known, *(one for one in self._catalogues if one is not known)][:MOST_CATALOGUES]
         return known
+
+    def _alike(self, clusters: Sequence[Cluster]) -> Catalogue[PreparedCluster] | None:
+        """Return a catalogue made of one that differs in few clusters."""
+        made = (one.with_others(clusters, self.compiled) for one in self._catalogues)
+        return next((one for one in made if one is not None), None)
 
     def forget(self) -> None:
         """Forget every answer; what is compiled of clusters stays."""
@@ -324,7 +232,11 @@ class Verdicts(Sequence[Verdict]):
     """The verdicts of a catalogue, in order of name."""
 
     def __init__(
-        self, index: IndexBackend, question: Query, catalogue: Catalogue, budget: Budget | None = None
+        self,
+        index: IndexBackend,
+        question: Query,
+        catalogue: Catalogue[PreparedCluster],
+        budget: Budget | None = None,
     ) -> None:
         self._index = index
         self._question = question

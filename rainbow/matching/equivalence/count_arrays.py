@@ -9,9 +9,13 @@ A level's sums are one product of a sparse matrix (states × what they contain) 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter, is_
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,14 +24,13 @@ from rainbow.lru_cache import LruCache
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun
-from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.search.upper_bound import may_take_whole
+from rainbow.matching.model.budget import FREE, Budget, Meter, OutOfBudgetError
+from rainbow.matching.search.upper_bound import bound_is_exact, may_take_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
+    from rainbow.graph import Cluster
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.count_scalar import Satisfied
@@ -270,3 +273,165 @@ def batch_of(roots: Sequence[ClusterClass]) -> ArrayCount:
     """Return the batch of some roots, kept while it is used."""
     key = tuple(root.number for root in roots)
     return _batches.get(key) or _batches.put(key, ArrayCount(roots))
+
+
+# ── a list of clusters ──
+
+MOST_ROOTS = 2_048  # in one batch: a cluster that comes or goes makes one batch new, not all
+
+
+MOST_ANSWERS = 1_024
+OPEN = -1
+
+
+class Division(NamedTuple):
+    """A batch, and where its answers belong: `rows` of the batch at `places` of the catalogue."""
+
+    batch: ArrayCount
+    rows: NDArray[np.intp]
+    places: NDArray[np.intp]
+
+
+MOST_CHANGED = 16  # places in which a catalogue may differ from the one it is made of
+MOST_BEFORE = 8
+MOST_DIVISIONS = 64  # more are divided anew
+
+
+class Before(NamedTuple):
+    """The answers of a catalogue of before, and the places that are others in the next."""
+
+    holds: LruCache[bytes, NDArray[np.int8]]
+    changed: NDArray[np.intp]
+
+
+P = TypeVar("P", bound="Prepared")
+
+
+class Prepared(Protocol):
+    """What is kept of a cluster: its root, and what kinds can answer of it."""
+
+    hides_names: bool
+    rooted: ClusterClass
+    is_plain: bool
+
+
+class Catalogue(Generic[P]):
+    """The clusters of one list; a list with another cluster in it is another catalogue."""
+
+    def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], P]) -> None:
+        self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
+        self.clusters = sorted(clusters, key=attrgetter("sort_key"))
+        self.compiled = [compiled(cluster) for cluster in self.clusters]
+        self._divided: dict[bool, list[Division]] = {}
+        self._holds: LruCache[bytes, NDArray[np.int8]] = LruCache(MOST_ANSWERS)
+        self._before: tuple[Before, ...] = ()  # the catalogues it was made of, the last first
+
+    def lists(self, clusters: Sequence[Cluster]) -> bool:
+        """Return whether the catalogue was made of just these clusters."""
+        if clusters is self._given:
+            return True
+        return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
+
+    def with_others(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], P]) -> Catalogue[P] | None:
+        """Return the catalogue of a list in order of name that has other clusters in few places; None of others."""
+        if not isinstance(clusters, tuple) or len(clusters) != len(self.clusters):
+            return None
+        changed = [at for at, same in enumerate(map(is_, clusters, self.clusters)) if not same]
+        if len(changed) > MOST_CHANGED or any(clusters[at].name != self.clusters[at].name for at in changed):
+            return None
+        made = copy(self)
+        made._given, made.clusters, made.compiled = clusters, list(clusters), [*self.compiled]
+        for at in changed:
+            made.compiled[at] = compiled(clusters[at])
+        made._holds = LruCache(MOST_ANSWERS)
+        made._before = (Before(self._holds, np.array(changed, dtype=np.intp)), *self._before[: MOST_BEFORE - 1])
+        divided = {asks: made._divided_again(known, asks) for asks, known in self._divided.items()}
+        made._divided = {asks: known for asks, known in divided.items() if len(known) <= MOST_DIVISIONS}
+        return made
+
+    def _divided_again(self, known: Sequence[Division], asks_names: bool) -> list[Division]:
+        """Return batches without the places that have changed, and those of these."""
+        kept, changed = [], self._before[0].changed
+        for batch, rows, places in known:
+            same = ~np.isin(places, changed)
+            if same.any():
+                kept.append(Division(batch, rows[same], places[same]))
+        return [*kept, *self._divide(asks_names, changed.tolist())]
+
+    def forget(self) -> None:
+        """Forget every answer."""
+        self._holds.clear()
+        self._before = ()
+
+    def holds(self, question: Query, budget: Budget) -> NDArray[np.int8]:
+        """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
+        known = self._holds.get(question.request.key)
+        if known is None:
+            known, is_whole = self._ask(question, Meter(budget.clock, budget.query))
+            if is_whole:
+                self._holds.put(question.request.key, known)
+        return known
+
+    def _known_before(self, key: bytes) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+        """Return the answers of a catalogue before, and the places that are to be asked yet."""
+        todo = np.zeros(len(self.clusters), dtype=bool)
+        for holds, changed in self._before:
+            todo[changed] = True
+            if (found := holds.get(key)) is not None:
+                return np.where(todo, np.int8(OPEN), found), todo
+        return np.full(len(self.clusters), OPEN, dtype=np.int8), ~np.zeros_like(todo)
+
+    def _ask(self, question: Query, meter: Meter) -> tuple[NDArray[np.int8], bool]:
+        """Ask batch after batch; return whether there was time for all of them."""
+        answers, todo = self._known_before(question.request.key)
+        if not question.by_kinds or question.names_workers:
+            return answers, True
+        for batch, rows, places in self.divisions(question.asks_names):
+            if not todo[places].any():
+                continue
+            try:
+                found = _holds(batch, question, meter)
+            except OutOfBudgetError:
+                return answers, False
+            if found is not None:
+                answers[places] = found[rows]
+        return answers, True
+
+    def divisions(self, asks_names: bool) -> list[Division]:
+        """Return the batches of the clusters that batches can decide."""
+        if asks_names not in self._divided:
+            self._divided[asks_names] = list(self._divide(asks_names, range(len(self.compiled))))
+        return self._divided[asks_names]
+
+    def _divide(self, asks_names: bool, among: Iterable[int]) -> Iterator[Division]:
+        at: dict[int, list[int]] = {}  # number of a root: places
+        roots: dict[int, ClusterClass] = {}
+        for place in among:
+            one = self.compiled[place]
+            if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
+                at.setdefault(one.rooted.number, []).append(place)
+                roots[one.rooted.number] = one.rooted
+        for batch in _divide(roots):
+            pairs = [(row, place) for row, number in enumerate(batch.numbers) for place in at[number]]
+            rows, places = np.array(pairs, dtype=np.intp).T
+            yield Division(batch, rows, places)
+
+
+def _divide(roots: Mapping[int, ClusterClass]) -> Iterator[ArrayCount]:
+    """Divide roots by their forms, and those of one form in the order of their numbers."""
+    alike: dict[object, list[ClusterClass]] = {}
+    for number in sorted(roots):
+        alike.setdefault(roots[number].forms, []).append(roots[number])
+    for some in alike.values():
+        for first in range(0, len(some), MOST_ROOTS):
+            yield batch_of(some[first : first + MOST_ROOTS])
+
+
+def _holds(batch: ArrayCount, question: Query, meter: Meter) -> NDArray[np.bool_] | None:
+    """Ask for every variant; None where siblings may collide, or a need is met in between."""
+    variants = question.request.variants
+    if not all(bound_is_exact(resources, batch.like, meter) for resources in variants):
+        return None
+    found = [batch.holds(question, resources, meter) for resources in variants]
+    known = [holds for holds in found if holds is not None]
+    return reduce(lambda one, other: one | other, known) if len(known) == len(found) else None

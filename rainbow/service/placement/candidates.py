@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -243,6 +244,7 @@ def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> Job
     )
 
 
+MOST_REQUESTORS = 32
 MOST = 256  # callers, and choices of clusters by name, that are remembered
 
 
@@ -253,6 +255,8 @@ class ReachableClusters:
         self.drained = tuple(drained)  # match a job, perhaps, and take none until they are reinstated
         self.entries = tuple(sorted(entries, key=attrgetter("cluster.sort_key")))
         self.clusters: tuple[Cluster, ...] = tuple(entry.cluster for entry in self.entries)
+        self.allowed: LruCache[str, list[str]] = LruCache(MOST_REQUESTORS)  # requestor: clusters open to them
+        self.regraphed: Mapping[str, str] = {}  # {name: id and revision} of those with others than `graphs` says
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -279,12 +283,48 @@ class ReachableClusters:
         """{name: id and revision}, as the ledger keeps it: a cluster that was registered again is another."""
         return Part.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
 
+    @property
+    def graph_parts(self) -> dict[str, Part]:
+        """What the ledger keeps of the graphs: those of a reach before, and of which there are others since."""
+        return {"graphs": self.graphs, **({"regraphed": Part.of(self.regraphed)} if self.regraphed else {})}
+
+    def with_graphs(self, others: Sequence[RegisteredCluster]) -> ReachableClusters | None:
+        """Return the same clusters, some with other graphs; what depends on none is kept. None if they are others."""
+        changed = {self.places.get(entry.cluster.name, -1): entry for entry in others}
+        if any(at < 0 or _standing(self.entries[at]) != _standing(entry) for at, entry in changed.items()):
+            return None
+        made, entries, its = copy(self), list(self.entries), list(self.clusters)
+        for at, entry in changed.items():
+            entries[at], its[at] = entry, entry.cluster
+        made.entries, made.clusters = tuple(entries), tuple(its)
+        made.regraphed = {**self.regraphed, **{entry.cluster.name: revision_of(entry) for entry in others}}
+        if len(made.regraphed) > FEW:
+            made.__dict__.pop("graphs", None)
+            made.regraphed = {}
+        return made
+
 
 class Reaches(LruCache[Any, ReachableClusters]):
     """What the last callers may submit to."""
 
     def __init__(self) -> None:
         super().__init__(MOST)
+        self.before: LruCache[Any, tuple[Mapping[str, RegisteredCluster], ReachableClusters]] = LruCache(MOST)
+
+    def after(self, catalogue: Mapping[str, RegisteredCluster], whose: Any) -> ReachableClusters | None:
+        """Return what a caller reaches if nothing but graphs has changed since it was last asked; else None."""
+        known, reach = self.before.get(whose) or (None, None)
+        if known is None or reach is None or known.keys() != catalogue.keys():
+            return None
+        others = [entry for name, entry in catalogue.items() if known[name] is not entry]
+        if len(others) > FEW or any(_standing(known[one.cluster.name]) != _standing(one) for one in others):
+            return None
+        return reach.with_graphs([entry for entry in others if entry.cluster.name in reach.places])
+
+
+def _standing(entry: RegisteredCluster) -> tuple[str, bool, bool]:
+    """Return what a cluster is reached by, whatever its graphs."""
+    return entry.id, entry.draining, entry.drained
 
 
 def revision_of(entry: RegisteredCluster) -> str:
@@ -301,9 +341,12 @@ def reach_of(
     """
     asked = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
-    key = (Same(catalogue), Same(who), asked)
-    reaches = service.state(Reaches)
-    reach = reaches.get(key) or reaches.put(key, _found(service, who, asked))
+    whose = (Same(who), asked)
+    key, reaches = (Same(catalogue), *whose), service.state(Reaches)
+    if (known := reaches.get(key)) is None:
+        known = reaches.put(key, reaches.after(catalogue, whose) or _found(service, who, asked))
+        reaches.before.put(whose, (catalogue, known))
+    reach = known
     if not reach.entries and reach.drained and not even_drained:
         told = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
         raise TryLater(f"drained until reinstated: {told}", retry_after=60)

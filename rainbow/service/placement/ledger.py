@@ -169,6 +169,8 @@ def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     given = _parts(connection, kept) if kept else {}
     if "frame" in given:
         given["states"] = restored(given)
+    if "regraphed" in given:
+        given["graphs"] |= given.pop("regraphed")
     decision |= {"selection": given.get("selection", decision.get("selection"))}
     for which, listed in given.get("match", {}).items():
         known = {one["cluster"]: one for one in decision[which]}

@@ -18,7 +18,7 @@ from rainbow.lru_cache import LruCache
 from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
-from rainbow.service.placement.candidates import Part
+from rainbow.service.placement.candidates import MOST_REQUESTORS, Part
 
 if TYPE_CHECKING:
     from rainbow.matching import Budget, Verdict
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST = 200_000  # verdicts
 MOST_TEXTS = 2_000
-MOST_REQUESTORS = 32
 LONGEST = 20_000  # characters of a jobspec whose reading is remembered
 TOLD = 16  # candidates and refusals of which a submit says all there is; of the others it says how many they are
 
@@ -42,7 +41,11 @@ class Match:
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
         self._columns: LruCache[tuple[str, ...], Part] = LruCache(MOST_REQUESTORS)
-        self.allowed: LruCache[str, list[str]] = LruCache(MOST_REQUESTORS)  # requestor: candidates open to them
+
+    @cached_property
+    def allowed(self) -> LruCache[str, list[str]]:
+        """{requestor: candidates open to them}: of a reach, if all of it are candidates, whatever is asked for."""
+        return self.reach.allowed if len(self.candidates) == len(self.reach.entries) else LruCache(MOST_REQUESTORS)
 
     def verdict(self, name: str) -> Verdict:
         """Return the verdict on a cluster."""

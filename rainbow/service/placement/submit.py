@@ -252,7 +252,7 @@ class SubmitTransaction:
 
     def _given(self, states: States) -> dict[str, Part]:
         """Return what the selection was given, as the ledger keeps it."""
-        given = {"policy": Part.of([self.selector, self.options]), "graphs": self.found.reach.graphs}
+        given = {"policy": Part.of([self.selector, self.options]), **self.found.reach.graph_parts}
         if self.read is not None and self.snapshot is None:
             return {**given, **self.service.state(ledger.Frames).parts(self.read)}
         return {**given, "states": self.snapshot or Part.of(states)}
