@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.host import server
 from benchmarks.submits import stores
+from benchmarks.timing import exponent
 from rainbow.service.jobs.lifecycle import forget_old
 from rainbow.store import Store, clusters, open_store, pages
 from rainbow.store.clusters import ClusterRecord
@@ -66,9 +66,7 @@ def listed(sizes: tuple[int, ...] = SIZES) -> None:
                     store.close()
             print(f"\n{name}, ms of a page" + "".join(f"{size:>12}" for size in sizes) + f"{'exponent':>12}")
             for which, times in found.items():
-                grown = (
-                    math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else math.nan
-                )
+                grown = exponent(sizes, times)
                 print(f"{which:>25}" + "".join(f"{one:>12.2f}" for one in times) + f"{grown:>12.2f}", flush=True)
             worst = max(times[-1] for times in found.values())
             print(f"{'the slowest':>25}{worst:>12.2f} ms of 5 promised")

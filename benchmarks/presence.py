@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from typing import Any
 
 from benchmarks.host import WHO, server
-from benchmarks.timing import timed
+from benchmarks.timing import exponent, timed
 from rainbow.api import create_app
 from rainbow.api.front import Front
 from rainbow.service import Service
@@ -28,9 +27,7 @@ def present() -> None:
         with server() as service:
             found[size] = _messages(service, size)
         print(f"{size:>10}{found[size][0]:>14.0f}{found[size][1]:>14.0f}{found[size][2]:>16.0f}", flush=True)
-    grown = math.log(SIZES[-1] / SIZES[0])
-    ends = zip(found[SIZES[0]], found[SIZES[-1]], strict=True)
-    exponents = [math.log(last / first) / grown for first, last in ends]
+    exponents = [exponent(SIZES, costs) for costs in zip(*found.values(), strict=True)]
     print(f"{'exponent':>10}{exponents[0]:>14.2f}{exponents[1]:>14.2f}{exponents[2]:>16.2f}   (wanted <= 0.1)")
 
 
@@ -49,9 +46,7 @@ def refreshed() -> None:
             looked, told = (_refreshed(service, ids) for ids in (None, {one.id}))
             found[size] = looked, told
         print(f"{size:>10}{looked:>16.2f}{told:>16.2f}", flush=True)
-    grown = math.log(CATALOGUES[-1] / CATALOGUES[0])
-    ends = zip(found[CATALOGUES[0]], found[CATALOGUES[-1]], strict=True)
-    looked, told = (math.log(last / first) / grown for first, last in ends)
+    looked, told = (exponent(CATALOGUES, costs) for costs in zip(*found.values(), strict=True))
     print(f"{'exponent':>10}{looked:>16.2f}{told:>16.2f}   (wanted: what is told does not grow)")
 
 

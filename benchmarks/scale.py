@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from statistics import median
@@ -19,7 +19,7 @@ from benchmarks.host import WHO
 from benchmarks.load_based import world
 from benchmarks.served import fill, listed
 from benchmarks.submits import jobspec
-from benchmarks.timing import once, timed
+from benchmarks.timing import exponent, once, timed
 from rainbow.graph.delta import apply_delta, changes_between
 from rainbow.matching import prepare
 from rainbow.scheduling import LoadBased
@@ -44,8 +44,9 @@ def scaling(
     _many_clusters(counts)
 
 
-def _say(what: str, wanted: float, *found: float) -> None:
-    print(f"{what:>48}" + "".join(f"{one:>12.3f}" for one in found) + f"   wanted {wanted:g}", flush=True)
+def _say(what: str, wanted: float, *found: float, sizes: Sequence[float] = ()) -> None:
+    grown = f"   exponent {exponent(sizes, found):.2f}" if len(sizes) > 1 else ""
+    print(f"{what:>48}" + "".join(f"{one:>12.3f}" for one in found) + f"   wanted {wanted:g}{grown}", flush=True)
 
 
 def _reading() -> None:
@@ -70,7 +71,7 @@ def _growing_graph(sizes: tuple[int, ...]) -> None:
             prepare(rainbow.read_cluster(apply_delta(document, changes), "c"), "index")
 
         found.append(timed(add, 1) / 1e3)
-    _say(f"a node added at {sizes} vertices", 20, *found)
+    _say(f"a node added at {sizes} vertices", 20, *found, sizes=sizes)
 
 
 def _one_more(document: Any, top: str, name: str) -> Any:
@@ -101,7 +102,7 @@ def _many_clusters(counts: tuple[int, ...]) -> None:
                 found.setdefault(what, []).append(cost)
     print(f"{'clusters':>48}" + "".join(f"{count:>12}" for count in counts))
     for what, costs in found.items():
-        _say(what, WANTED[what], *costs)
+        _say(what, WANTED[what], *costs, sizes=counts)
 
 
 WANTED = {

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
+
+import numpy as np
 
 
 def timed(work: Callable[[], object], runs: int = 5) -> float:
@@ -20,6 +23,15 @@ def once(work: Callable[[], object]) -> float:
     start = time.thread_time()
     work()
     return (time.thread_time() - start) * 1e6
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
+    """Return the exponent with which costs grow, fitted over all sizes by least squares.
+
+    >>> round(exponent((10, 100, 1_000), (3, 6, 12)), 3)
+    0.301
+    """
+    return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0]) if len(sizes) > 1 else math.nan
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rainbow.service import Service
 from rainbow.service.placement import candidates, ledger
-from rainbow.service.placement.candidates import KEPT, StatesRead
+from rainbow.service.placement.candidates import KEPT, StatesRead, revision_of
 from rainbow.service.placement.match_cache import TOLD
 from rainbow.store import jobs
 from rainbow.store.schema import record_uses, records
@@ -240,6 +240,26 @@ def test_states_of_all_are_not_read_again_because_one_graph_changed(
     monkeypatch.setattr(candidates, "states_of", None)
     api.good("PUT", f"/v1/clusters/{clusters[0].name}/graph", sized(9), clusters[0].secret)
     assert api.good("POST", "/v1/jobs", jobspec(1), token)["cluster"]
+
+
+def test_graphs_that_change_one_after_the_other_are_those_that_are_matched(
+    api: Api, service: Service, clusters: list[Cluster], token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "FEW", 2)  # with others than before, the ledger writes all again
+    for at in (3, 5, 3, 7, 9, 11):
+        api.good("PUT", f"/v1/clusters/c{at}/graph", sized(at + 30), clusters[at].secret)
+        placed = api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": CHEAPEST}, token)
+        with service.store.read() as connection:
+            given_ = ledger.whole(connection, placed["id"])["given"]
+        assert given_["graphs"] == {name: revision_of(entry) for name, entry in service.catalogue.items()}
+        matched = api.good("POST", "/v1/match", jobspec(4), token)
+        assert {name["cluster"] for name in matched["refusals"]} == {
+            name for k, name in enumerate(NAMES) if service.catalogue[name].cluster.totals["node"] < 4
+        }
+    api.good("POST", "/v1/clusters/c5:drain", None, clusters[5].secret)
+    api.good("PUT", "/v1/clusters/c5/graph", sized(80), clusters[5].secret)
+    found = api.good("POST", "/v1/match", jobspec(1), token)["candidates"]
+    assert [one["cluster"] for one in found] == [name for name in NAMES if name != "c5"]
 
 
 def test_token_loses_a_cluster_that_is_removed_and_is_worth_nothing_once_revoked(api: Api, token: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
@@ -17,7 +18,7 @@ from rainbow.graph.delta import apply_delta
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.service import RegisteredCluster, keep_summary
+from rainbow.service.core.service import entry_of, keep_summary
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
 from rainbow.transitions import TakenBack, transition
@@ -106,22 +107,24 @@ def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool
     names = list(cluster.workers)
     with service.changing:
         with service.store.write() as connection:
-            _check_unchanged(connection, record)
+            now = _check_unchanged(connection, record)
             _leave(connection, record, cluster, drain, service.clock())
             revision = clusters.replace_document(connection, record.id, document)
             keep_summary(connection, record.id, revision, cluster)
             workers.keep_only(connection, record.id, names, service.clock())
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-        service.put_entry(RegisteredCluster(record.id, revision, cluster))
+        service.put_entry(entry_of(replace(now, revision=revision), cluster))
     service.tell(record.id, changed=True)
     amounts = {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
     return {"name": record.name, "revision": revision, **amounts}
 
 
-def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> None:
+def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> ClusterRecord:
+    """Return the cluster as it is stored; it may have been drained since it was read."""
     now = clusters.get(connection, record.id)
     if now is None or now.revision != record.revision:
         raise _Overtaken(f"graphs of {record.name} are being changed by another request; try again")
+    return now
 
 
 def _leave(connection: sa.Connection, record: ClusterRecord, cluster: Cluster, drain: bool, now: float) -> None:
@@ -156,10 +159,10 @@ def put_subsystem(service: Service, who: Caller, name: str, called: str, documen
         cluster = prepare(cluster, service.settings.backend)
         with service.changing:
             with service.store.write() as connection:
-                _check_unchanged(connection, record)
+                now = _check_unchanged(connection, record)
                 clusters.put_subsystem(connection, record.id, called, document)
                 revision = _count_change(service, connection, record)
-            service.put_entry(RegisteredCluster(record.id, revision, cluster))
+            service.put_entry(entry_of(replace(now, revision=revision), cluster))
         service.tell(record.id, changed=True)
         return {"name": called, "revision": revision, "vertices": len(cluster.subsystems[called].graph)}
 
@@ -171,12 +174,12 @@ def delete_subsystem(service: Service, who: Caller, name: str, called: str) -> N
     with service.changing:
         record = _read(service, who, name, None)[0]
         with service.store.write() as connection:
-            _check_unchanged(connection, record)
+            now = _check_unchanged(connection, record)
             if not clusters.remove_subsystem(connection, record.id, called):
                 raise NotFound(f"cluster {name} has no subsystem {called}")
             cluster = service.entry(record).cluster.without_subsystem(called)
             revision = _count_change(service, connection, record)
-        service.put_entry(RegisteredCluster(record.id, revision, cluster))
+        service.put_entry(entry_of(replace(now, revision=revision), cluster))
     service.tell(record.id, changed=True)
 
 

@@ -166,7 +166,7 @@ class Service:
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
         found = compile_all(self.store, self.settings.backend)
-        self.catalogue = {name: _entry(record, cluster) for name, (record, cluster) in found.items()}
+        self.catalogue = {name: entry_of(record, cluster) for name, (record, cluster) in found.items()}
 
     def state(self, kind: type[State]) -> State:
         """Return the service's one object of a kind, made at its first use: every part keeps its own state so."""
@@ -191,7 +191,7 @@ class Service:
                 if record and known and (known.id, known.revision) == (record.id, record.revision):
                     return known
                 cluster = record and compile_one(self.store, connection, record, self.settings.backend)
-                made = _entry(record, cluster) if record and cluster else None
+                made = entry_of(record, cluster) if record and cluster else None
             if made:
                 self.put_entry(made)
             else:
@@ -255,7 +255,8 @@ class Service:
         self.store.close()
 
 
-def _entry(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:
+def entry_of(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:
+    """Return a cluster as it is compiled and as its record says it stands."""
     draining, drained = record.draining_at is not None, record.drained_at is not None
     return RegisteredCluster(record.id, record.revision, cluster, draining, drained)
 

@@ -291,7 +291,7 @@ class ReachableClusters:
     def with_graphs(self, others: Sequence[RegisteredCluster]) -> ReachableClusters | None:
         """Return the same clusters, some with other graphs; what depends on none is kept. None if they are others."""
         changed = {self.places.get(entry.cluster.name, -1): entry for entry in others}
-        if any(at < 0 or _standing(self.entries[at]) != _standing(entry) for at, entry in changed.items()):
+        if any(at < 0 or _differ(self.entries[at], entry) for at, entry in changed.items()):
             return None
         made, entries, its = copy(self), list(self.entries), list(self.clusters)
         for at, entry in changed.items():
@@ -317,14 +317,14 @@ class Reaches(LruCache[Any, ReachableClusters]):
         if known is None or reach is None or known.keys() != catalogue.keys():
             return None
         others = [entry for name, entry in catalogue.items() if known[name] is not entry]
-        if len(others) > FEW or any(_standing(known[one.cluster.name]) != _standing(one) for one in others):
+        if len(others) > FEW or any(_differ(known[one.cluster.name], one) for one in others):
             return None
         return reach.with_graphs([entry for entry in others if entry.cluster.name in reach.places])
 
 
-def _standing(entry: RegisteredCluster) -> tuple[str, bool, bool]:
-    """Return what a cluster is reached by, whatever its graphs."""
-    return entry.id, entry.draining, entry.drained
+def _differ(one: RegisteredCluster, other: RegisteredCluster) -> bool:
+    """Return whether clusters of one name differ in more than their graphs, or take nothing."""
+    return one.id != other.id or any((one.draining, other.draining, one.drained, other.drained))
 
 
 def revision_of(entry: RegisteredCluster) -> str:
