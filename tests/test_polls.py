@@ -17,8 +17,8 @@ from rainbow.api.front import Front
 from rainbow.errors import Unavailable
 from rainbow.service import Service
 from rainbow.service.agents.liveness import departed, store_signs
-from rainbow.service.core.token_digests import SECRET
 from rainbow.store import workers
+from rainbow.store.credentials import SECRET
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec, open_service_at
 
 

@@ -18,7 +18,7 @@ from rainbow.api.pauses import WAITED
 from rainbow.api.wire import request_id, service, tokens
 from rainbow.errors import TooMany
 from rainbow.service.core.counters import count
-from rainbow.service.core.token_digests import digest
+from rainbow.store.credentials import digest
 
 MOST = 10_000  # callers remembered
 FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 import sqlalchemy as sa
 
 from rainbow.store.schema import credentials, grants, sessions
+
+SECRET, TOKEN, MONITOR = "secret", "token", "monitor"
+PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", MONITOR: "rbm_", "admin": "rba_"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,29 @@ _VALID = sa.select(credentials.c.id, credentials.c.changes).where(
     credentials.c.revoked_at.is_(None),
     sa.or_(credentials.c.expires_at.is_(None), credentials.c.expires_at > sa.bindparam("now")),
 )
+
+
+def mint(kind: str) -> str:
+    """Make a new credential."""
+    return PREFIXES[kind] + secrets.token_urlsafe(32)
+
+
+def digest(credential: str) -> str:
+    """Return what is stored of a credential."""
+    return hashlib.sha256(credential.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> tuple[str, CredentialRecord]:
+    """Make a credential, and what is stored of it."""
+    made = mint(kind)
+    return made, CredentialRecord(secrets.token_hex(8), kind, digest(made), now, cluster_ids, **more)
+
+
+def new_credential(connection: sa.Connection, kind: str, cluster_id: str, now: float) -> str:
+    """Mint a credential for a cluster, store its digest, and return it for the only time."""
+    made, record = minted(kind, now, (cluster_id,))
+    add(connection, record)
+    return made
 
 
 def add(connection: sa.Connection, record: CredentialRecord) -> None:

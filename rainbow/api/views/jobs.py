@@ -12,7 +12,6 @@ from rainbow.api.wire import check, flag, list_of, number_of, read_jobspec, read
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
-from rainbow.service.core.token_digests import digest
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import ledger
@@ -22,6 +21,7 @@ from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
+from rainbow.store.credentials import digest
 from rainbow.store.pages import COUNTED, Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")

@@ -16,9 +16,9 @@ from rainbow.selection.expression.scalar import is_number
 from rainbow.service.clusters.scheduling_settings import begun
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import RegisteredCluster, keep_summary
-from rainbow.service.core.token_digests import SECRET, TOKEN, new_credential
 from rainbow.store import cluster_states, clusters, events, workers
 from rainbow.store.clusters import ClusterRecord
+from rainbow.store.credentials import SECRET, TOKEN, new_credential
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

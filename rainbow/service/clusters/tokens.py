@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, NotFound, RequestError, ValueRefused
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest, mint, minted
 from rainbow.store import clusters, credentials, events
-from rainbow.store.credentials import CredentialRecord
+from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest, mint, minted
 from rainbow.text import seconds_of
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
 from rainbow.lru_cache import LruCache
-from rainbow.service.core.token_digests import MONITOR, SECRET, TOKEN, digest
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.credentials import CredentialRecord
+from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

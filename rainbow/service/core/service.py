@@ -38,8 +38,8 @@ from rainbow.service.core.counters import observe
 from rainbow.service.core.leases import Leases
 from rainbow.service.core.pubsub import OFFERS, PubSub
 from rainbow.service.core.settings import Settings
-from rainbow.service.core.token_digests import digest, mint
 from rainbow.store import clusters, open_store
+from rainbow.store.credentials import digest, mint
 from rainbow.store.step_lock import StepLocks
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import Unauthenticated
 from rainbow.service.core.access import Caller, caller_by
-from rainbow.service.core.token_digests import digest
 from rainbow.store import credentials
-from rainbow.store.credentials import SessionRecord
+from rainbow.store.credentials import SessionRecord, digest
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
