@@ -1,4 +1,4 @@
-"""Jobs, tasks and workers: their states, and every legal transition between them.
+"""Jobs, tasks and workers: their states, the moves that tasks make, and those that people may order of a worker.
 
 A job is one jobspec. A task is one entry of its `tasks` over all its slots; the tasks of one gang start
 together or not at all. All three are frozen values: a change is a new value made by `advance`.
@@ -71,7 +71,7 @@ BOOKED = frozenset({T.ASSIGNED, T.ACCEPTED, T.RUNNING, T.SUSPENDED, T.STOPPING})
 # WAITING is reached again by a retry, a lost worker or agent, or a stop ordered by a policy.
 TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     T.WAITING: frozenset({T.ASSIGNED, T.CANCELED}),
-    T.ASSIGNED: frozenset({T.ACCEPTED, T.WAITING, T.STOPPING, T.CANCELED}),
+    T.ASSIGNED: frozenset({T.ACCEPTED, T.WAITING, T.CANCELED}),
     T.ACCEPTED: frozenset({T.RUNNING, T.WAITING, T.STOPPING, *ENDED}),
     T.RUNNING: frozenset({T.SUSPENDED, T.ACCEPTED, T.WAITING, T.STOPPING, *ENDED}),
     T.SUSPENDED: frozenset({T.RUNNING, T.ACCEPTED, T.WAITING, T.STOPPING, *ENDED}),

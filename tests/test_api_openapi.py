@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rainbow.api.openapi import BODIES
+from rainbow.api.problems import MEANINGS, STATUS
 from rainbow.api.schemas import ANSWERS, SCHEMAS
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
 
@@ -140,3 +141,7 @@ def test_nothing_the_document_allows_or_forbids_is_a_fault_of_ours(api: Api, dat
     if answer.status_code >= 400:
         assert answer.mimetype == "application/problem+json"
         jsonschema.validate(answer.get_json(), SCHEMAS["Problem"])
+
+
+def test_every_status_that_a_fault_may_have_is_documented() -> None:
+    assert set(STATUS.values()) <= set(MEANINGS)

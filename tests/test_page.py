@@ -375,34 +375,34 @@ def test_bars_are_what_ran_and_runs_in_the_window(api: Api, oak: Cluster, clock:
 
 def test_an_agent_that_closed_its_connection_is_named_until_it_is_heard_of(api: Api, oak: Cluster) -> None:
     service, now = api.service, [1000.0]
-    leases, entry = service.leases, service.catalogue["oak"]
-    leases._monotonic = lambda: now[0]
+    heartbeats, entry = service.heartbeats, service.catalogue["oak"]
+    heartbeats._monotonic = lambda: now[0]
     oak.say("heartbeat")
 
     def named() -> list[str]:
         return [one["why"] for one in api.good("GET", "/v1/summary", None, oak.token)["first"]]
 
     def leave(number: int) -> list[str]:
-        leases.leaves(entry.id, "a", number)
+        heartbeats.end_wait(entry.id, "a", number)
         now[0] += 12
         return named()
 
     now[0] += 10  # of a wait
-    number = leases.waits(entry.id, "a")
-    leases.leaves(entry.id, "a", number)
+    number = heartbeats.begin_wait(entry.id, "a")
+    heartbeats.end_wait(entry.id, "a", number)
     assert named() == []  # it may come again at once
     told = ["agent a closed the connection 12 s ago; the workers are lost in 38 s unless it comes back"]
     assert leave(number) == told
     oak.say("heartbeat")
     assert named() == []
-    first, second = (leases.waits(entry.id, "a") for _ in range(2))
+    first, second = (heartbeats.begin_wait(entry.id, "a") for _ in range(2))
     assert leave(first) == []  # an old connection: it waits on another
     assert len(leave(second)) == 1
     now[0] += 61
     assert named() == []  # the lease is over: it counts as lost by that
-    assert not leases._left
+    assert not heartbeats._left
     oak.say("heartbeat")
-    number = leases.waits(entry.id, "a")
+    number = heartbeats.begin_wait(entry.id, "a")
     oak.say("heartbeat", workers=[])
     assert all("connection" not in one for one in leave(number))  # it had signed off
 

@@ -113,7 +113,7 @@ def test_the_same_question_is_answered_from_memory_and_renews_the_lease(
     store_signs(service)
     with service.store.read() as connection:
         sign = workers.agents_of(connection, service.catalogue["oak"].id)["a"]
-    assert service.leases.silence(service.catalogue["oak"].id, sign).certain == 50
+    assert service.heartbeats.silence(service.catalogue["oak"].id, sign).certain == 50
     assert sign.seen_at == clock.now - 50  # what says nothing new is stored later, with others
 
 
@@ -141,7 +141,7 @@ def test_a_poll_from_memory_hears_of_work_while_it_waits(asked: Asked) -> None:
 def test_an_agent_that_hangs_up_while_it_waits_is_noted_and_one_that_comes_again_is_not(
     asked: Asked, service: Service, from_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rainbow.service.core.leases.AWAY", 0.0)
+    monkeypatch.setattr("rainbow.service.core.heartbeats.AWAY", 0.0)
     if from_memory:
         asked.leave(wait=30)
     threading.Timer(0.2, lambda: asked.loop.call_soon_threadsafe(asked.hang_up)).start()

@@ -33,7 +33,7 @@ PLACES = [
     (scheduler_step, "follow"),
     (mirror, "_look_at_dependents"),
     (scheduler_step, "lose_the_silent"),
-    (liveness, "release"),
+    (liveness, "end_quarantine"),
     (scheduler_step, "stop_the_overdue"),
     (scheduler_step, "frozen"),
     (scheduler_step, "check_plan"),

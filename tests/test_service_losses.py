@@ -79,8 +79,8 @@ def test_a_clock_that_is_set_loses_no_task_and_lets_none_rest_for_long(
 ) -> None:
     service = oak.api.service
     measured = Clock()
-    service.monotonic, service.leases._monotonic = measured, measured
-    service.leases.began = measured()
+    service.monotonic, service.heartbeats._monotonic = measured, measured
+    service.heartbeats.began = measured()
     oak.say("heartbeat")
     first = submit(oak)
     [offer] = oak.take()

@@ -145,7 +145,7 @@ def test_task_of_a_silent_agent_says_since_when(api, oak, clock, monkeypatch, st
         oak.say("events", events=[ref(offer, event="started")])
         assert why(api, oak, job) is None
     clock.now += api.service.settings.lease + 1
-    api.service.leases.silences = lambda _, signs: {
+    api.service.heartbeats.silences = lambda _, signs: {
         name: type("S", (), {"likely": 1e9, "certain": 0.0}) for name in signs
     }
     wait = why(api, oak, job)

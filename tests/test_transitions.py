@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from rainbow import transitions
 from rainbow.errors import Conflict
-from rainbow.state_machine import BOOKED, ENDED, Task, TaskState
+from rainbow.state_machine import BOOKED, ENDED, TASK_MOVES, Task, TaskState
 from rainbow.transitions import Assigned, Ended, Lost, transition
 
 CASES = yaml.load((Path(__file__).parent / "cases" / "transitions.yaml").read_text(), yaml.CSafeLoader)
@@ -53,6 +54,22 @@ def test_each_event_moves_each_state_as_the_table_says(name: str, state: TaskSta
         after = transition(task(state), EVENTS[name], 5.0)
         assert str(after.state) == case["before"].get(str(state), str(state))
         assert after.state is not state or after == task(state), "what is no news changes nothing"
+
+
+def moves_of(state: TaskState) -> set[TaskState]:
+    """All states that some event brings a task to from this one."""
+    befores = [task(state), task(state, retries_left=1), task(state, cause="lost")]
+    found = set()
+    for event in EVENTS.values():
+        for before in befores:
+            with suppress(Conflict):
+                found.add(transition(before, event, 5.0).state)
+    return found - {state}
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_every_move_of_the_table_is_made_by_some_event(state: TaskState) -> None:
+    assert moves_of(state) == TASK_MOVES[state]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthen
 from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
-from rainbow.service.core.leases import AWAY
+from rainbow.service.core.heartbeats import AWAY
 from rainbow.service.core.pubsub import Pause
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Front:
 
     def hear_left(self, cluster_id: str) -> None:
         """Let those look again who follow a cluster, if an agent of it has not come back."""
-        if cluster_id in self._service.leases.left(self._service.settings.lease):
+        if cluster_id in self._service.heartbeats.departed_for(self._service.settings.lease):
             self._service.news.hear([cluster_id])
 
     def _look(self, header: str) -> Caller | None:
@@ -246,14 +246,14 @@ class Request:
 
     async def _wait(self, pause: Pause, agent: tuple[str, str] | None = None) -> bool:
         """Wait through a pause (of this agent); return whether there is news. Gone if the client is."""
-        front, loop, leases = self._front, asyncio.get_running_loop(), self._service.leases
+        front, loop, heartbeats = self._front, asyncio.get_running_loop(), self._service.heartbeats
         if front._waiting >= self._service.settings.limits.waiting:
             raise TooMany(
                 "too many open event streams and waiting requests; try again later", retry_after=2, limit="waiting"
             )
         self._left = self._left or loop.create_task(self._receive())
         news = loop.create_future()
-        number = leases.waits(*agent) if agent else 0
+        number = heartbeats.begin_wait(*agent) if agent else 0
         front._waiting += 1
         try:
             with self._service.news.listening(pause.versions, partial(_wake, loop, news)):
@@ -264,7 +264,7 @@ class Request:
             front._waiting -= 1
         if self._left.done():
             if agent is not None and not self._service.ending:
-                leases.leaves(*agent, number)
+                heartbeats.end_wait(*agent, number)
                 loop.call_later(AWAY + LAG, front.hear_left, agent[0])
             raise Gone
         return self._service.news.is_over(pause)

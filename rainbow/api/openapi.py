@@ -10,6 +10,7 @@ from typing import Any
 from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
+from rainbow.api.problems import MEANINGS
 from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS
 from rainbow.api.wire import QUERIES
 
@@ -75,19 +76,6 @@ IN_PATH = {
     "subsystem": NAME,
     **dict.fromkeys(("account", "qos"), NAME),
     **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID),
-}
-FAULTS = {
-    400: "not of this form",
-    401: "missing or unknown credential",
-    403: "credential lacks the required permission",
-    404: "not found, or not visible to this credential",
-    405: "no such method",
-    409: "exists already, or its state does not allow it",
-    412: "changed since it was read",
-    413: "over a limit",
-    422: "valid, but cannot be fulfilled",
-    429: "too many requests; retry after the number of seconds in Retry-After",
-    503: "temporarily unavailable; retry after the number of seconds in Retry-After",
 }
 
 
@@ -167,7 +155,9 @@ def _bodies(endpoint: str) -> dict[str, Any]:
 
 def _responses(endpoint: str) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": _ref("Problem")}}
-    faults: dict[str, Any] = {str(code): {"description": words, "content": problem} for code, words in FAULTS.items()}
+    faults: dict[str, Any] = {
+        str(code): {"description": words, "content": problem} for code, words in MEANINGS.items()
+    }
     if endpoint in GONE:
         return {"204": {"description": "done"}, **_drained(endpoint), **faults}
     kind = TEXT[endpoint][0] if endpoint in TEXT else "application/json"

@@ -93,7 +93,7 @@ class Polls(Generic[A]):
         poll, service = self._known.get(asked), self._service
         if poll is None or poll.until < now or not self._hears_all or service.news.is_over(poll.pause):
             return None
-        return poll if service.leases.renew(*poll.agent) else None
+        return poll if service.heartbeats.renew(*poll.agent) else None
 
     @property
     def _hears_all(self) -> bool:

@@ -1,13 +1,4 @@
-"""Faults as RFC 9457 problem details; one table turns codes into statuses.
-
-400  the request is not of the documented form (bytes that are no text, no JSON, a wrong envelope)
-401  no credential, or none known          403  a known credential without the right
-404  does not exist, or not for you              409  exists already, or its state does not allow it
-412  changed since the caller read it (If-Match)
-408  the body did not come in time
-413  larger than the server allows               422  understood and refused: graph, jobspec, state, no match
-429, 503  try later, see Retry-After
-"""
+"""Faults as RFC 9457 problem details: tables of the status of each code and of what each status means."""
 
 from __future__ import annotations
 
@@ -48,6 +39,21 @@ STATUS = {
     "too-many": 429,
     "unavailable": 503,
     "try-later": 503,
+}
+MEANINGS = {
+    400: "not of the documented form: bytes that are no text, no JSON, a wrong envelope",
+    401: "missing or unknown credential",
+    403: "credential lacks the required permission",
+    404: "not found, or not visible to this credential",
+    405: "no such method",
+    408: "the body did not come in time",
+    409: "exists already, or its state does not allow it",
+    412: "changed since it was read (If-Match)",
+    413: "over a limit",
+    422: "understood, but cannot be fulfilled: graph, jobspec, state, no match",
+    429: "too many requests; retry after the number of seconds in Retry-After",
+    502: "an installed plug-in failed",
+    503: "temporarily unavailable; retry after the number of seconds in Retry-After",
 }
 AS_IT_IS = "with curl send the file as it is: --data-binary @FILE -H 'Content-Type: application/yaml' (or json)"
 TYPES = "https://rainbow-scheduler.github.io/problems/"

@@ -26,7 +26,7 @@ STATES = [str(state) for state in JobState]
 _ANY_UNPLACED = sa.select(unplaced.c.job).limit(1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Which jobs to list. `clusters` None: of every cluster; `before`: those that come after this job id."""
 

@@ -20,7 +20,6 @@ from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
-from rainbow.state_machine import JobState
 from rainbow.store.credentials import digest
 from rainbow.store.pages import COUNTED, Filter
 
@@ -208,21 +207,9 @@ def counts() -> Any:
 
 def _filter(asking: Caller) -> Filter:
     arguments = request.args
-    states = [state for state in arguments.get("state", "").upper().split(",") if state]
-    for state in states:
-        if state not in JobState.__members__:
-            raise RequestError(f"unknown job state {state}; expected one of {', '.join(JobState)}", pointer="/state")
-    return Filter(
-        asking.visible,
-        states,
-        arguments.get("cluster"),
-        arguments.get("cursor"),
-        _limit(arguments.get("limit", "100")),
-        arguments.get("requestor"),
-        asking.own,
-        arguments.get("reason") or None,
-        _choice("sort", ("newest", "oldest")) == "oldest",
-    )
+    _choice("sort", ("newest", "oldest"))
+    limit = _limit(arguments.get("limit", "100"))
+    return job_queries.job_filter(asking, arguments, arguments.get("cursor"), limit)
 
 
 def _choice(name: str, allowed: tuple[str, ...]) -> str:

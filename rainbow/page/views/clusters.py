@@ -18,7 +18,6 @@ from rainbow.service.queries import fleet as fleet_queries
 from rainbow.service.queries import forecasts, monitoring, occupancy
 from rainbow.service.queries import jobs as job_queries
 from rainbow.state_machine import JobState
-from rainbow.store.pages import Filter
 
 PAGE = 100  # clusters, and waiting jobs
 TOP = 40  # clusters that the fleet names with their reason
@@ -142,8 +141,8 @@ def _row(told: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 
 def _queue(name: str) -> dict[str, Any]:
-    states = [JobState.WAITING]
-    chosen = Filter(who().visible, states, name, request.args.get("cursor"), PAGE + 1, own=who().own, oldest=True)
+    asked = {"state": JobState.WAITING, "cluster": name, "sort": "oldest"}
+    chosen = job_queries.job_filter(who(), asked, request.args.get("cursor"), PAGE + 1)
     found = job_queries.listing(service(), who(), chosen)
     more = found[PAGE - 1]["id"] if len(found) > PAGE else None
     following = f"/clusters/{quote(name, safe='')}?tab=queue&cursor={more}" if more else None

@@ -13,9 +13,8 @@ from rainbow.page.frame import guarded, page, render, service, shared, who
 from rainbow.service.jobs import lifecycle
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
-from rainbow.state_machine import JobState
 from rainbow.store.jobs import PENDING
-from rainbow.store.pages import COUNTED, Filter
+from rainbow.store.pages import COUNTED
 
 PAGE = 50  # jobs
 MOST_CLUSTERS = 50  # of a decision, unless all are asked for
@@ -37,32 +36,12 @@ def asked() -> dict[str, str]:
 def jobs() -> Any:
     """List jobs."""
     asks = asked()
-    chosen = chosen_by(asks, request.args.get("cursor") or None, PAGE + 1)
+    chosen = job_queries.job_filter(who(), asks, request.args.get("cursor") or None, PAGE + 1)
     found = job_queries.listing(service(), who(), chosen)
     more = found[PAGE - 1]["id"] if len(found) > PAGE else None
     counts = {by: fleet.job_counts(service(), who(), by) for by in COUNTED}
     following = f"/jobs?{urlencode({**asks, 'cursor': more})}" if more else None
     return render("jobs.html", here="jobs", jobs=found[:PAGE], counts=counts, asks=asks, following=following)
-
-
-def chosen_by(asks: Mapping[str, str], cursor: str | None, limit: int) -> Filter:
-    """Return the filter that an address asks for."""
-    states = [word for word in asks.get("state", "").upper().split(",") if word]
-    if unknown := next((word for word in states if word not in JobState.__members__), None):
-        raise RequestError(
-            f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
-        )
-    return Filter(
-        who().visible,
-        states,
-        asks.get("cluster"),
-        cursor,
-        limit,
-        asks.get("requestor"),
-        who().own,
-        asks.get("reason"),
-        asks.get("sort") == "oldest",
-    )
 
 
 @page.get("/jobs/<id:job_id>")

@@ -1,26 +1,23 @@
-"""Heartbeats of agents, lost workers, and quarantine.
+"""Heartbeats of agents, and what is lost when they stop.
 
 An agent is alive for a lease after any message. A worker is up while a live agent serves it. An agent whose lease is
-over stops its tasks; the server gives them to others after the grace that it has for this (leases.py). Heartbeats are
-stored, so that they may come to any process. After a restart every lease begins again, and no worker is lost before
-it ends: agents could not reach a server that was away.
-
-Quarantine: a worker whose tasks repeatedly fail to start gets no new ones for a while. Only consecutive failures to
-start on the same worker count, not programs that end badly. Off until a cluster's limits say after how many
-(`quarantine_after`). So does a worker where tasks are lost `quarantine_after_lost` times, and none ends as it should
-between: that is more than one task may be lost, and a worker is not put away for a single one.
+over stops its tasks; the server gives them to others after the grace that it has for this (heartbeats.py). Heartbeats
+are stored, so that they may come to any process. After a restart every lease begins again, and no worker is lost
+before it ends: agents could not reach a server that was away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.errors import RainbowError
-from rainbow.service.core import leases
+from rainbow.service.agents.quarantine import count_losses, end_quarantine
+from rainbow.service.core import heartbeats
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.leases import PULLS
+from rainbow.service.core.heartbeats import PULLS
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
@@ -31,7 +28,6 @@ from rainbow.transitions import LOST, Lost, StopOrdered, transition
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.agents.unit_of_work import UnitOfWork
     from rainbow.service.core.service import Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
@@ -86,7 +82,7 @@ def _note(
         if agent.startswith(PULLS):
             return record
         last = workers.agent(connection, record.id, agent)
-        newest = max(last.seq if last else 0, service.leases.newest(record.id, agent))
+        newest = max(last.seq if last else 0, service.heartbeats.newest(record.id, agent))
         if last and 0 < seq < newest:
             return record
         said = up if beats or last is None else last.workers
@@ -97,11 +93,11 @@ def _note(
         lost = _lost_with(service, connection, record.id, last, sign)
     news = bool(back or lost) or _is_news(service, last, sign)
     renewed = not news and service.turns.alone and _is_old(service, last, sign)
-    service.leases.hear(record.id, sign, stored=news)
+    service.heartbeats.hear(record.id, sign, stored=news)
     if news:
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
     elif renewed:
-        service.leases.put_off(record.id, sign)
+        service.heartbeats.put_off(record.id, sign)
     if back or lost:
         service.tell(record.id, offers=False)
     return record
@@ -119,7 +115,7 @@ def departed(service: Service) -> dict[str, dict[str, Departed]]:
 
     Not of those that have said something since, here or to another process, or that had signed off before.
     """
-    lease, left = service.settings.lease, service.leases.left(service.settings.lease)
+    lease, left = service.settings.lease, service.heartbeats.departed_for(service.settings.lease)
     if not left:
         return {}
     with service.store.read() as connection:
@@ -127,7 +123,7 @@ def departed(service: Service) -> dict[str, dict[str, Departed]]:
     found: dict[str, dict[str, Departed]] = {}
     for cluster_id, agents in left.items():
         for name, sign in signs.get(cluster_id, {}).items():
-            silent = service.leases.silence(cluster_id, sign).likely
+            silent = service.heartbeats.silence(cluster_id, sign).likely
             if name in agents and sign.workers != frozenset() and agents[name] <= silent <= lease:
                 found.setdefault(cluster_id, {})[name] = Departed(agents[name], lease - silent)
     return found
@@ -168,11 +164,11 @@ def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bo
 
 def store_signs(service: Service) -> None:
     """Store the signs that said nothing new, in one statement for all agents, once a second."""
-    if together := service.leases.due():
+    if together := service.heartbeats.take_due():
         try:
             service.store.together(lambda connection: workers.renew(connection, together))
         except RainbowError:  # the store is away: others count silence by what is in it as soon as it is back
-            service.leases.again(together)
+            service.heartbeats.put_back(together)
             raise
 
 
@@ -214,11 +210,15 @@ def missed_beats(
     """
     missed = dict[str, int | None](dict.fromkeys(known))
     for sign in signs.values():
-        silent = int(BEATS * service.leases.silence(cluster_id, sign).likely / service.settings.lease)
+        silent = int(BEATS * service.heartbeats.silence(cluster_id, sign).likely / service.settings.lease)
         for worker in spoken_for([sign], known):
             before = missed[worker]
             missed[worker] = silent if before is None else min(before, silent)
     return missed
+
+
+class LossChecks(ByCluster[float]):
+    """{cluster id: when it was last looked for what is lost}."""
 
 
 def lose_the_silent(service: Service, mirror: Mirror) -> bool:
@@ -228,16 +228,17 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     was written.
     """
     entry, now = mirror.entry, service.monotonic()
-    if not mirror.stirred and 0 <= now - service.timed.get(entry.id, 0.0) < min(LOOK, service.settings.lease / 20):
+    looked = service.state(LossChecks)
+    if not mirror.stirred and 0 <= now - looked.get(entry.id, 0.0) < min(LOOK, service.settings.lease / 20):
         return False
-    service.timed[entry.id], mirror.stirred = now, False
-    anew = service.leases.up() <= service.settings.lease
+    looked[entry.id], mirror.stirred = now, False
+    anew = service.heartbeats.uptime() <= service.settings.lease
     known = mirror.workers
     with service.store.read() as connection:
         signs = workers.agents_of(connection, entry.id)
     living = alive(service, entry.id, signs)
     up = spoken_for(living.values(), known)
-    released = release(service, mirror, up)
+    released = end_quarantine(service, mirror, up)
     silent = [n for n, w in known.items() if w.state is WorkerState.READY and n not in up and not anew]
     # a worker nobody speaks for holds nothing, whatever else it was put away for
     gone = {n for n, w in known.items() if w.state is WorkerState.LOST or (n not in up and not anew)}
@@ -245,19 +246,19 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     if not (silent or any(map(mirror.census.tasks_on, gone)) or any(mirror.agents[a] for a in orphans)):
         return released
     given_up = _given_up(service, entry.id, signs, mirror)
-    lost = _lose(service, mirror, _Lost(frozenset(living), given_up, frozenset(gone)), silent)
+    lost = _lose(service, mirror, _Gone(frozenset(living), given_up, frozenset(gone)), silent)
     if lost:
         service.tell(entry.id)  # agents that live may have something to stop
     return lost or released
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class _Gone:
     """Agents that live, tasks whose agents have surely ended them, workers that are gone."""
 
     living: frozenset[str]
     given_up: Callable[[Task], bool]
-    gone: frozenset[str]
+    workers: frozenset[str]
 
 
 def _given_up(
@@ -268,11 +269,11 @@ def _given_up(
     One that keeps its tasks without the server has not, unless an operator says so: by taking the worker offline.
     """
     most = service.settings.lease + service.settings.grace
-    silences = service.leases.silences(cluster_id, signs)
+    silences = service.heartbeats.silences(cluster_id, signs)
 
     def over(task: Task) -> bool:
         if task.agent not in signs:
-            return service.leases.up() > most
+            return service.heartbeats.uptime() > most
         if silences[task.agent].certain <= most:
             return False
         offline = any(
@@ -283,45 +284,68 @@ def _given_up(
     return over
 
 
-def _lose(service: Service, mirror: Mirror, lost_: _Lost, silent: list[str]) -> bool:
+def _lose(service: Service, mirror: Mirror, gone: _Gone, silent: list[str]) -> bool:
     now, entry = service.clock(), mirror.entry
     with service.store.write() as connection:
         workers.move(connection, entry.id, silent, WorkerState.LOST, now)
+        booked = tasks.of_cluster(connection, entry.id, BOOKED)
+        stopping = _stopping(
+            service, entry.id, [task for task in booked if gone.workers.intersection(task.placement)]
+        )
         lost_tasks: list[Task] = []
         stopped = 0
-        for task in tasks.of_cluster(connection, entry.id, BOOKED):
-            fate, why = _fate(service, task, lost_)
-            if fate == "lost":
+        for task in booked:
+            fate, why = _fate(task, gone, stopping)
+            if fate is Fate.LOST:
                 _give_back(connection, task, why, now, mirror.limits["max_lost"])
                 lost_tasks += [task] if task.agent else []
-            elif fate == "stop":
+            elif fate is Fate.STOP:
                 tasks.save(connection, transition(task, StopOrdered(why, cause=LOST), now), now)
                 stopped += 1
-        note_losses(connection, entry.id, lost_tasks, mirror.limits, now)
+        count_losses(connection, entry.id, lost_tasks, mirror.limits, now)
     return bool(silent or lost_tasks or stopped)
 
 
-def _fate(service: Service, task: Task, lost_: _Lost) -> tuple[str, str]:
-    """Say what becomes of a task: ("lost" | "stop" | "", why). What may still run is not given to others."""
-    workers_lost = sorted(worker for worker in task.placement if worker in lost_.gone)
+class Fate(Enum):
+    """What becomes of a booked task."""
+
+    STAY = "stay"
+    STOP = "stop"  # its agent lives, and is to end it
+    LOST = "lost"  # it runs no more: others may have it
+
+
+def _fate(task: Task, gone: _Gone, stopping: Callable[[Task], bool]) -> tuple[Fate, str]:
+    """Decide what becomes of a task, and why. What may still run is not given to others."""
+    workers_lost = sorted(worker for worker in task.placement if worker in gone.workers)
     why = f"lost contact with worker {workers_lost[0]}" if workers_lost else ""
     if not task.agent:
-        return ("lost", why) if why else ("", "")
+        return (Fate.LOST if why else Fate.STAY), why
     if task.agent.startswith(PULLS):
-        return "", ""
-    if task.agent not in lost_.living:
-        return ("lost", "lost contact with the agent") if lost_.given_up(task) else ("", "")
+        return Fate.STAY, ""
+    if task.agent not in gone.living:
+        return (Fate.LOST, "lost contact with the agent") if gone.given_up(task) else (Fate.STAY, "")
     if not why:
-        return "", ""
-    # its agent lives: it ends the task, and says so; an agent that cannot reach the worker has a lease to find out
-    run, most = (task.id, task.attempt), service.settings.lease + service.settings.grace
-    since = service.stopping.setdefault(run, service.monotonic())
+        return Fate.STAY, ""
     if task.state is not TaskState.STOPPING:
-        return "stop", why
-    if service.monotonic() - since <= most:
-        return "", ""
-    service.stopping.pop(run, None)
-    return "lost", why
+        return Fate.STOP, why
+    return (Fate.STAY if stopping(task) else Fate.LOST), why
+
+
+class Stops(ByCluster[dict[tuple[str, int], float]]):
+    """{cluster id: {(task, attempt): when its worker was first seen lost}}."""
+
+
+def _stopping(service: Service, cluster_id: str, stranded: Iterable[Task]) -> Callable[[Task], bool]:
+    """Return what tells whether the agent of a task on a lost worker still has time to end it.
+
+    An agent that cannot reach the worker has a lease to find out, and the grace to end what runs there.
+    """
+    now, most = service.monotonic(), service.settings.lease + service.settings.grace
+    before = service.state(Stops).get(cluster_id, {})
+    runs = [(task.id, task.attempt) for task in stranded]
+    since = {run: before.get(run, now) for run in runs}
+    service.state(Stops)[cluster_id] = since
+    return lambda task: now - since[task.id, task.attempt] <= most
 
 
 def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most: int) -> None:
@@ -352,46 +376,4 @@ def is_awaited(service: Service, cluster_id: str) -> bool:
 
 def alive(service: Service, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
     """Return those whose lease has not run out."""
-    return leases.alive(service.leases, service.settings.lease, cluster_id, signs)
-
-
-def note(desk: UnitOfWork, task: Task, *, started: bool, now: float) -> None:
-    """Count a task's end for the workers it held; put those away that have failed too often."""
-    connection, cluster_id, after = desk.connection, desk.cluster_id, desk.limits["quarantine_after"]
-    held = [name for name in task.placement if name]
-    known = workers.of_cluster(connection, cluster_id)
-    failures = {name: 0 if started else known[name].failures + 1 for name in held if name in known}
-    workers.count_failures(connection, cluster_id, failures)
-    flaky = [n for n, times in failures.items() if times >= after and known[n].state is WorkerState.READY]
-    workers.move(connection, cluster_id, flaky, WorkerState.QUARANTINED, now)
-    workers.count_failures(connection, cluster_id, dict.fromkeys(flaky, 0))
-
-
-def release(service: Service, mirror: Mirror, up: Collection[str]) -> bool:
-    """Let workers go whose time is over; those without an agent are lost. Tells whether there were any."""
-    if not mirror.states[WorkerState.QUARANTINED]:
-        return False
-    now, most = service.clock(), mirror.limits["quarantine_minutes"] * 60
-    away = (
-        (name, worker.since) for name, worker in mirror.workers.items() if worker.state is WorkerState.QUARANTINED
-    )
-    over = [name for name, since in away if now - since >= most]
-    if over:
-        with service.store.write() as connection:
-            workers.move(connection, mirror.entry.id, [n for n in over if n in up], WorkerState.READY, now)
-            workers.move(connection, mirror.entry.id, [n for n in over if n not in up], WorkerState.LOST, now)
-    return bool(over)
-
-
-def note_losses(
-    connection: sa.Connection, cluster_id: str, found: Collection[Task], limits: Mapping[str, int], now: float
-) -> None:
-    """Count one loss for every worker that these tasks were lost on; put those away where tasks keep getting lost."""
-    after = limits["quarantine_after_lost"]
-    counts = workers.count_losses(connection, cluster_id, {name for task in found for name in task.placement if name})
-    bad = [name for name, times in counts.items() if 0 < after <= times]
-    if bad:
-        known = workers.of_cluster(connection, cluster_id)
-        away = [name for name in bad if known[name].state in (WorkerState.READY, WorkerState.LOST)]
-        workers.move(connection, cluster_id, away, WorkerState.QUARANTINED, now)
-        workers.forget_losses(connection, cluster_id, away)
+    return heartbeats.alive(service.heartbeats, service.settings.lease, cluster_id, signs)

@@ -14,12 +14,12 @@ from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT, Request
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
-from rainbow.service.agents import liveness
 from rainbow.service.agents.liveness import beat, record_agent
+from rainbow.service.agents.quarantine import count_losses, count_start
 from rainbow.service.agents.unit_of_work import UnitOfWork
 from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
-from rainbow.service.core.leases import PULLS
+from rainbow.service.core.heartbeats import PULLS
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.pubsub import OFFERS, Pause
 from rainbow.service.jobs.jobspecs import reading
@@ -248,7 +248,7 @@ def _count_losses(
         names = {name for task in good for name in task.placement if name}
         workers.forget_losses(desk.connection, desk.cluster_id, names)
     if gone:
-        liveness.note_losses(desk.connection, desk.cluster_id, gone, desk.limits, now)
+        count_losses(desk.connection, desk.cluster_id, gone, desk.limits, now)
 
 
 def _happened(
@@ -333,7 +333,7 @@ BY_ITSELF = ("exited", "failed", "timed_out")
 def _learn(desk: UnitOfWork, job: JobRecord, task: Task, end: transitions.Ended, now: float) -> None:
     """Remember how long a task ran, and which workers could not start one."""
     if desk.limits["quarantine_after"] > 0:
-        liveness.note(desk, task, started=end.result != "failed", now=now)
+        count_start(desk, task, started=end.result != "failed", now=now)
     if task.started_at is not None and (end.good or end.result == "timed_out"):
         key = statistics.job_key(job.cluster_id, job.requestor, job.name)
         seconds = ran_for(task, now)

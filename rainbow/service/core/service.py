@@ -35,7 +35,7 @@ from rainbow.matching import prepare
 from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summarise
 from rainbow.process_secrets import secret_of
 from rainbow.service.core.counters import observe
-from rainbow.service.core.leases import Leases
+from rainbow.service.core.heartbeats import Heartbeats
 from rainbow.service.core.pubsub import OFFERS, PubSub
 from rainbow.service.core.settings import Settings
 from rainbow.store import clusters, open_store
@@ -146,14 +146,12 @@ class Service:
         self.clock = clock
         # who brings a clock brings it for both; the time of day may be set, and no lease ends by it
         self.monotonic = monotonic or (time.monotonic if clock is time.time else clock)
-        self.leases = Leases(self.monotonic, clock)
-        self.stopping: dict[tuple[str, int], float] = {}  # attempts that an agent was told to stop with a lost worker
+        self.heartbeats = Heartbeats(self.monotonic, clock)
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
         self.catalogue: dict[str, RegisteredCluster] = {}  # by name; replaced whole, never changed
-        self.timed: dict[str, float] = {}  # cluster id → when it was last looked for what is lost
         self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
-        self.faults: dict[str, str] = {}  # cluster id → why its last step failed
+        self.faults = ByCluster[str]()  # why a cluster's last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
@@ -232,9 +230,11 @@ class Service:
             gone = self.catalogue.get(name)
             self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
         if gone is not None:
-            for kept in list(self._states.values()):
+            for kept in (self.faults, *self._states.values()):
                 if isinstance(kept, ByCluster):
                     kept.pop(gone.id, None)
+            self.restless.discard(gone.id)
+            self.unfinished.discard(gone.id)
 
     def tell(self, *cluster_ids: str, changed: bool = False, offers: bool = True) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling import traits_of
-from rainbow.service.core.leases import PULLS, alive
+from rainbow.service.core.heartbeats import PULLS, alive
 from rainbow.state_machine import TaskState
 from rainbow.store import clusters, tasks, workers
 from rainbow.store.jobs import LIVE
@@ -70,7 +70,7 @@ def unserved(service: Service, connection: sa.Connection, record: JobRecord) -> 
 def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Site:
     signs = workers.agents_of(connection, record.cluster_id)
     cluster = clusters.get(connection, record.cluster_id)
-    living = alive(service.leases, service.settings.lease, record.cluster_id, signs)
+    living = alive(service.heartbeats, service.settings.lease, record.cluster_id, signs)
     return Site(
         record.cluster,
         {name: sign.seen_at for name, sign in signs.items()},

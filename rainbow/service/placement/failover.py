@@ -21,6 +21,7 @@ from rainbow.matching import match
 from rainbow.scheduling import Broken
 from rainbow.selection import reads, reads_states, select
 from rainbow.service.core.limits import admit, check_limits, limits_tasks
+from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement import ledger
@@ -68,7 +69,7 @@ class Look:
     verdicts: Verdicts = field(default_factory=dict)  # what was matched for them so far
 
 
-class Looks(dict[str, Look]):
+class Looks(ByCluster[Look]):
     """{cluster id: how far its jobs have been looked at}."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rainbow.errors import RequestError
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
 from rainbow.service.accounts.ranks import standings_of, told
 from rainbow.service.core.access import Caller
@@ -20,12 +21,33 @@ from rainbow.service.placement import ledger
 from rainbow.service.queries.answer import ITS_OWN, answer_of
 from rainbow.service.scheduler.step import wait_now
 from rainbow.service.scheduler.view import take_snapshot
+from rainbow.state_machine import JobState
 from rainbow.store import clusters, pages, tasks
 from rainbow.store.jobs import PENDING
 from rainbow.store.pages import Filter
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
+
+
+def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit: int) -> Filter:
+    """Return the filter that a query asks for, over what a caller may see; RequestError for a state there is not."""
+    states = [state for state in asked.get("state", "").upper().split(",") if state]
+    if unknown := next((state for state in states if state not in JobState.__members__), None):
+        raise RequestError(
+            f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
+        )
+    return Filter(
+        clusters=who.visible,
+        own=who.own,
+        states=states,
+        name=asked.get("cluster"),
+        requestor=asked.get("requestor"),
+        reason=asked.get("reason") or None,
+        oldest=asked.get("sort") == "oldest",
+        before=cursor,
+        limit=limit,
+    )
 
 
 def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:

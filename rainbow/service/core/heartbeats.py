@@ -12,10 +12,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rainbow.store.workers import AgentRecord
 
+T = TypeVar("T")
 Key = tuple[str, str]  # a cluster's id, an agent's name
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 TOGETHER = 1.0  # seconds between two times that signs are stored which say nothing new
@@ -36,7 +37,7 @@ class _Seen(NamedTuple):
     age: float
 
 
-class Leases:
+class Heartbeats:
     """When this process saw each agent's last sign. `monotonic` measures, `clock` is what signs are stored with."""
 
     def __init__(self, monotonic: Callable[[], float], clock: Callable[[], float]) -> None:
@@ -57,9 +58,7 @@ class Leases:
         seen = self._seen.get((cluster_id, sign.name))
         if seen is None or seen.sign != mark:
             age = max(0.0, self._clock() - sign.seen_at) if seen is None else 0.0
-            while len(self._seen) >= MOST:
-                del self._seen[next(iter(self._seen))]
-            seen = self._seen[(cluster_id, sign.name)] = _Seen(mark, now, age)
+            seen = _keep(self._seen, (cluster_id, sign.name), _Seen(mark, now, age))
         heard = self._heard.get((cluster_id, sign.name))
         if heard is not None and heard[1] > seen.at:
             return Silence(now - heard[1], now - heard[1])
@@ -68,11 +67,9 @@ class Leases:
     def hear(self, cluster_id: str, sign: AgentRecord, *, stored: bool = True) -> None:
         """Note a sign that came just now, and whether it is stored."""
         key, now = (cluster_id, sign.name), self._monotonic()
-        while len(self._heard) >= MOST and key not in self._heard:
-            del self._heard[next(iter(self._heard))]
-        self._heard[key] = sign.seq, now
+        _keep(self._heard, key, (sign.seq, now))
         if stored:
-            self._seen[key] = _Seen((sign.seen_at, sign.seq), now, 0.0)
+            _keep(self._seen, key, _Seen((sign.seen_at, sign.seq), now, 0.0))
 
     def renew(self, cluster_id: str, name: str) -> bool:
         """Note that an agent asks the same again; False if this process has never heard of it."""
@@ -84,11 +81,11 @@ class Leases:
         return heard is not None
 
     def put_off(self, cluster_id: str, sign: AgentRecord) -> None:
-        """Keep a sign that says nothing new until others are stored with it (`due`)."""
+        """Keep a sign that says nothing new until others are stored with it (`take_due`)."""
         with self._lock:
             self._put_off[(cluster_id, sign.name)] = sign
 
-    def due(self) -> list[tuple[str, AgentRecord]]:
+    def take_due(self) -> list[tuple[str, AgentRecord]]:
         """Return the signs to be stored now, together: those that were put off, once a second."""
         now = self._monotonic()
         with self._lock:
@@ -96,10 +93,11 @@ class Leases:
                 return []
             found, self._put_off, self._stored = self._put_off, {}, now
         for key, sign in found.items():  # what is read from the store then was heard before
-            self._seen[key] = _Seen((sign.seen_at, sign.seq), self._heard[key][1] if key in self._heard else now, 0.0)
+            heard = self._heard.get(key)
+            _keep(self._seen, key, _Seen((sign.seen_at, sign.seq), heard[1] if heard else now, 0.0))
         return [(cluster, each) for (cluster, _), each in found.items()]
 
-    def again(self, signs: Iterable[tuple[str, AgentRecord]]) -> None:
+    def put_back(self, signs: Iterable[tuple[str, AgentRecord]]) -> None:
         """Put signs off that could not be stored, unless there is a later one."""
         with self._lock:
             for cluster_id, sign in signs:
@@ -107,7 +105,8 @@ class Leases:
 
     def newest(self, cluster_id: str, name: str) -> int:
         """Return the highest number of a message of an agent that this process has heard, 0 if it has heard none."""
-        return self._heard.get((cluster_id, name), (0, 0.0))[0]
+        heard = self._heard.get((cluster_id, name))
+        return heard[0] if heard else 0
 
     def silences(self, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, Silence]:
         """Return how long each of a cluster's agents has been silent."""
@@ -115,7 +114,7 @@ class Leases:
 
     # ── connections that closed: nothing is decided by them, but people hear of it before the lease is over ──
 
-    def waits(self, cluster_id: str, name: str) -> int:
+    def begin_wait(self, cluster_id: str, name: str) -> int:
         """Note that an agent waits on a connection; return the number of this wait."""
         key, number = (cluster_id, name), next(self._numbers)
         while len(self._waits) >= MOST and key not in self._waits:
@@ -126,13 +125,13 @@ class Leases:
         self._left.pop(key, None)
         return number
 
-    def leaves(self, cluster_id: str, name: str, number: int) -> None:
+    def end_wait(self, cluster_id: str, name: str, number: int) -> None:
         """Note that an agent closed the connection of a wait, unless a later wait has begun."""
         if self._waits.get((cluster_id, name)) == number:
             self._left[(cluster_id, name)] = self._monotonic()
 
-    def left(self, most: float) -> dict[str, dict[str, float]]:
-        """Return {cluster id: {agent: seconds}} since agents closed their connection, from AWAY to `most` seconds."""
+    def departed_for(self, most: float) -> dict[str, dict[str, float]]:
+        """Return {cluster id: {agent: seconds since its connection closed}}, from AWAY on; forget after `most`."""
         now, found = self._monotonic(), dict[str, dict[str, float]]()
         for key, at in [*self._left.items()]:
             if now - at > most:
@@ -141,12 +140,22 @@ class Leases:
                 found.setdefault(key[0], {})[key[1]] = now - at
         return found
 
-    def up(self) -> float:
+    def uptime(self) -> float:
         """Return how many seconds this process has listened."""
         return self._monotonic() - self.began
 
 
-def alive(leases: Leases, lease: float, cluster_id: str, signs: Mapping[str, AgentRecord]) -> dict[str, AgentRecord]:
+def _keep(kept: dict[Key, T], key: Key, value: T) -> T:
+    """Keep a value, which is returned; where there are too many the key that came first is forgotten."""
+    while len(kept) >= MOST and key not in kept:
+        kept.pop(next(iter(kept)), None)
+    kept[key] = value
+    return value
+
+
+def alive(
+    heartbeats: Heartbeats, lease: float, cluster_id: str, signs: Mapping[str, AgentRecord]
+) -> dict[str, AgentRecord]:
     """Return those whose lease has not run out."""
-    silences = leases.silences(cluster_id, signs)
+    silences = heartbeats.silences(cluster_id, signs)
     return {agent: sign for agent, sign in signs.items() if silences[agent].likely <= lease}
