@@ -93,6 +93,25 @@ WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
 }
 
 
+def task_id(job: str, index: int) -> str:
+    """Return the id of a job's task.
+
+    >>> task_id("7f3a", 2), job_of("7f3a-2"), index_of("7f3a-2")
+    ('7f3a-2', '7f3a', 2)
+    """
+    return f"{job}-{index}"
+
+
+def job_of(task: str) -> str:
+    """Return the id of the job that a task is of."""
+    return task.rpartition("-")[0]
+
+
+def index_of(task: str) -> int:
+    """Return the place of a task among its job's."""
+    return int(task.rpartition("-")[2])
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """One entry of a job's tasks. `placement` is {worker: {type: amount}} while its space is booked."""

@@ -40,7 +40,7 @@ SAID = [
 
 @pytest.mark.parametrize(("states", "said"), SAID)
 def test_states_are_counted_and_five_workers_named(states, said):
-    assert cluster_index.told(cluster_index_of(cluster(*states))) == said
+    assert cluster_index.away_in_words(cluster_index_of(cluster(*states))) == said
 
 
 def test_jobs_of_a_cluster_without_ready_workers_hear_which_are_away():
@@ -78,5 +78,5 @@ def test_counts_follow_every_change_of_a_state():
     census = cluster_index_of(cluster(LOST, LOST))
     for state, said in ((W.READY, "1 of 2 workers is lost (node1)"), (OFFLINE, None), (LOST, None)):
         census.put_worker(replace(census.workers["node0"], state=state))
-        assert said is None or cluster_index.told(census) == said
+        assert said is None or cluster_index.away_in_words(census) == said
     assert cluster_index.facts(census) == {"workers": 2, "states": {"LOST": 2}}

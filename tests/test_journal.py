@@ -35,7 +35,7 @@ def test_a_journal_opened_again_says_the_same_and_counts_on(tmp_path: Path) -> N
     assert again.outbox == first.outbox
     assert [event["event"] for event in again.outbox] == ["started", "ended"]
     assert again.next_number() > number
-    again.told(1)
+    again.drop_first(1)
     assert [event["event"] for event in Journal(tmp_path).outbox] == ["ended"]
 
 

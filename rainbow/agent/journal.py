@@ -113,7 +113,7 @@ class Journal:
             made = self._db.execute("INSERT INTO outbox (event) VALUES (?)", (json.dumps(event),))
             self._outbox.append((made.lastrowid or 0, event))
 
-    def told(self, count: int) -> None:
+    def drop_first(self, count: int) -> None:
         """Forget the first events: the server knows them."""
         last = 0
         for _ in range(count):

@@ -317,7 +317,7 @@ class Agent:
         self._voice.call(report, partial(self._reported, events), partial(self._not_reported, events))
 
     def _reported(self, events: list[responses.Event], answer: responses.Recorded) -> None:
-        self._journal.told(len(events))
+        self._journal.drop_first(len(events))
         self._batch = EVENTS
         self._disown(answer["stale"], [(event["task"], event["attempt"]) for event in events])
 
@@ -325,7 +325,7 @@ class Agent:
         if len(events) > 1:
             self._batch = 1  # one of them is at fault: the others must get through
             return
-        self._journal.told(1)
+        self._journal.drop_first(1)
         self._say(f"server rejected the report for task {events[0]['task']}: {problem}")
 
     def _beat(self, running: Sequence[RunId], workers: Sequence[str] | None) -> None:

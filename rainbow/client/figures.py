@@ -20,11 +20,11 @@ class Figures:
 
     def summary(self, top: int | None = None) -> dict[str, Any]:
         """Count what all clusters have; `first` names `top` of those that need their operator, and why."""
-        return self._told("/v1/summary", top=top)
+        return self._get("/v1/summary", top=top)
 
     def job_counts(self, by: str = "state") -> dict[str, int]:
         """Count the jobs that have not ended `by` state, cluster, requestor or reason."""
-        return cast("dict[str, int]", self._told("/v1/jobs:counts", by=by)["counts"])
+        return cast("dict[str, int]", self._get("/v1/jobs:counts", by=by)["counts"])
 
     def nodes(self) -> list[dict[str, Any]]:
         """Count the workers of the clusters you see by state: what is free of them, and what there is."""
@@ -36,21 +36,21 @@ class Figures:
 
     def worker(self, name: str, worker: str) -> dict[str, Any]:
         """Show one worker of a cluster: its state, what is used of it, and the tasks that hold it."""
-        return self._told(of_cluster(name, "workers", worker))
+        return self._get(of_cluster(name, "workers", worker))
 
     def occupancy(self, name: str) -> dict[str, Any]:
         """Say how full each worker of a cluster is, kind by kind: a letter for each worker in `levels`."""
-        return self._told(of_cluster(name, "occupancy"))
+        return self._get(of_cluster(name, "occupancy"))
 
     def bars(
         self, name: str, begin: float | None = None, end: float | None = None, limit: int | None = None
     ) -> dict[str, Any]:
         """Return what ran, runs and is planned between two times in seconds since 1970, as columns."""
-        return self._told(of_cluster(name, "bars"), **{"from": begin, "to": end, "limit": limit})
+        return self._get(of_cluster(name, "bars"), **{"from": begin, "to": end, "limit": limit})
 
     def timeline(self, name: str) -> dict[str, Any]:
         """Show the cluster's resource diagram after the next step."""
-        return self._told(of_cluster(name, "timeline"))
+        return self._get(of_cluster(name, "timeline"))
 
     def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
         """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
@@ -61,7 +61,7 @@ class Figures:
 
     def accuracy(self, name: str) -> dict[str, Any]:
         """Say how a cluster's forecasts of starts and lengths turned out."""
-        return self._told(of_cluster(name, "forecast", "accuracy"))
+        return self._get(of_cluster(name, "forecast", "accuracy"))
 
-    def _told(self, address: str, **query: Any) -> dict[str, Any]:
+    def _get(self, address: str, **query: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call("GET", address, query=given(**query)))

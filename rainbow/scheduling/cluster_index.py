@@ -28,7 +28,7 @@ from rainbow.state_machine import WorkerState
 NAMED = 5  # workers that are called by name
 
 
-def told(census: ClusterIndex) -> str:
+def away_in_words(census: ClusterIndex) -> str:
     """Say how many workers are in which state that takes no tasks; "" if all of them are ready."""
     of = len(census.workers)
     counts = {state: len(census.away[state]) for state in WorkerState if state in census.away}

@@ -19,6 +19,7 @@ from rainbow.selection import select
 from rainbow.selection.choice import Scalar
 from rainbow.simulation.arrival import Arrival
 from rainbow.simulation.world import Compiled, Requests, World
+from rainbow.state_machine import index_of
 
 TOO_WIDE = "wider than every cluster"
 NOT_SELECTED = "selected by no rule"
@@ -64,7 +65,7 @@ class Recorded:
 
     def of(self, job: JobView, gang: GangView) -> Length:
         """Return a gang's recorded length."""
-        seconds = self.of_job[job.id].length(int(task.rpartition("-")[2]) for task in gang.tasks)
+        seconds = self.of_job[job.id].length(index_of(task) for task in gang.tasks)
         return Length(seconds, seconds, seconds, 1, "recorded")
 
     def left(self, run: RunView, now: float) -> float:

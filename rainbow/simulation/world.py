@@ -32,7 +32,7 @@ from rainbow.scheduling import (
 )
 from rainbow.scheduling.gangs import slots_on
 from rainbow.simulation.arrival import Arrival
-from rainbow.state_machine import WorkerState
+from rainbow.state_machine import WorkerState, task_id
 
 if TYPE_CHECKING:
     from rainbow.matching import Take, Verdict
@@ -154,7 +154,7 @@ class Compiled:
         return self._demands[key]
 
     def _gang(self, job: str, gang: Gang, demand: str, limit: float) -> GangView:
-        tasks = tuple(f"{job}-{task.index}" for task in gang.tasks)
+        tasks = tuple(task_id(job, task.index) for task in gang.tasks)
         asked = self._gangs[demand].request
         return GangView(job, gang.number, tasks, demand, limit, self._slots[demand], asked.number)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState
+from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState, task_id
 from rainbow.store import events
 from rainbow.store.accounts import charges
 from rainbow.store.jobs import staged_tasks
@@ -147,7 +147,7 @@ def _replicas(run: Sequence[Task]) -> dict[str, Any] | None:
     """Return how replicas are numbered; None where they are not worth a statement, or not in order."""
     begin, stem = run[0], run[0].name.rstrip(digits)
     number = begin.name[len(stem) :]
-    if len(run) < REPLICAS or not number or begin.id != f"{begin.job}-{begin.index}":
+    if len(run) < REPLICAS or not number or begin.id != task_id(begin.job, begin.index):
         return None
     step, index, gang, named = min(run[-1].gang - begin.gang, 1), begin.index, begin.gang, int(number)
     for k, task in enumerate(run):
@@ -185,7 +185,7 @@ def cancel_waiting(connection: sa.Connection, job_id: str, now: float, why: str,
 def page(connection: sa.Connection, job_id: str, begin: int, most: int) -> list[Task]:
     """Return a job's tasks from an index on, so many at most, by their ids: a sort would look at all there are."""
     found: list[Task] = []
-    for part in _parts([f"{job_id}-{index}" for index in range(begin, begin + most)]):
+    for part in _parts([task_id(job_id, index) for index in range(begin, begin + most)]):
         rows = connection.execute(_SOME, {"wanted": part})
         found += [_named(row) for row in rows]
     return sorted(found, key=attrgetter("index"))
@@ -310,10 +310,10 @@ def for_agents(connection: sa.Connection, cluster_ids: Collection[str]) -> list[
     return list(connection.execute(query.where(tasks.c.cluster_id.in_(cluster_ids), waits)).scalars())
 
 
-def told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
+def orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
     """Return an agent's tasks that are to stop, be held or continue, and those to give back unless they run."""
     found: dict[str, list[Task]] = {verb: [] for verb in _VERBS.values()}
-    for row in connection.execute(_told(), {"of_cluster": cluster_id, "of_agent": agent}):
+    for row in connection.execute(_orders_query(), {"of_cluster": cluster_id, "of_agent": agent}):
         task = _task(row)
         found[_VERBS[task.state]].append(task)
     return found
@@ -328,7 +328,7 @@ _VERBS = {
 
 
 @cache
-def _told() -> sa.Select[Any]:
+def _orders_query() -> sa.Select[Any]:
     own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
     asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
     wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))

@@ -155,7 +155,7 @@ class DaskExecutor:
             return active.end
         if not active.futures or not all(future.done() for future in active.futures):
             return None
-        return merged([_told(active.id, future) for future in active.futures])
+        return merged([_end_of(active.id, future) for future in active.futures])
 
     def stop(self, run: RunId) -> None:
         """Ask the workers to end a run; one that has not begun is canceled."""
@@ -189,7 +189,7 @@ def _not_taken(run: RunId, fault: Exception) -> Ended:
     return Ended(run, Result.FAILED, detail=f"Dask rejected the task: {fault}")
 
 
-def _told(run: RunId, future: Future) -> Ended:
+def _end_of(run: RunId, future: Future) -> Ended:
     """Return what a share's worker said; one that was lost with its worker runs again."""
     if future.status == "finished":
         told: Any = future.result()

@@ -213,7 +213,7 @@ class Keeper:
         if verb == "start":
             self._start(message["run"])
         elif verb == "poll":
-            return {"ended": self._told(message["known"]), "begun": self._new_begun()}
+            return {"ended": self._new_ends(message["known"]), "begun": self._new_begun()}
         elif verb in ("stop", "suspend", "resume"):
             self._ask(verb, _run_id(message["run"]), _warning(message))
         elif verb == "close":
@@ -235,7 +235,7 @@ class Keeper:
         except Exception as fault:  # of this machine, not of the run: those are ends already
             self._ends[run.id] = Ended(run.id, Result.FAILED, detail=f"{type(fault).__name__}: {fault}")
 
-    def _told(self, known: list[Any]) -> list[dict[str, Any]]:
+    def _new_ends(self, known: list[Any]) -> list[dict[str, Any]]:
         for run in map(_run_id, known):
             if self._ends.pop(run, None):
                 self._wards.clear(run)

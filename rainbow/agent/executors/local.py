@@ -131,7 +131,7 @@ class LocalExecutor:
                     raise ValueError("no command given")
                 for environment in of_processes(run, self.environment):
                     with _bound_to(cpus := cpus_of(run, environment["RAINBOW_WORKER"])):
-                        told = {**environment, **told_of(run, environment, cpus)}
+                        told = {**environment, **binding_variables(run, environment, cpus)}
                         active.processes.append(self._spawn(run, told, (streams[0], streams[1], streams[2])))
             self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
@@ -301,7 +301,7 @@ def _bound_to(cpus: Collection[int]) -> Iterator[None]:
             os.sched_setaffinity(0, before)
 
 
-def told_of(run: Run, environment: Mapping[str, str], cpus: Collection[int]) -> dict[str, str]:
+def binding_variables(run: Run, environment: Mapping[str, str], cpus: Collection[int]) -> dict[str, str]:
     """Say what a process is bound to; the number of its threads, unless the job has said that."""
     if not cpus:
         return {}

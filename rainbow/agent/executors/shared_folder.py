@@ -34,7 +34,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from rainbow.agent.executors import cgroups
-from rainbow.agent.executors.local import LocalExecutor, cpus_of, told_of
+from rainbow.agent.executors.local import LocalExecutor, binding_variables, cpus_of
 from rainbow.agent.executors.run import (
     TAIL,
     Ended,
@@ -334,7 +334,7 @@ def _become(command: tuple[str, ...]) -> None:
     run = Run(("", 1), "", command, binding=given_in(os.environ.pop(GIVEN, "")))
     if _is_free_to_bind() and (cpus := cpus_of(run, node)):
         os.sched_setaffinity(0, cpus)
-        os.environ.update(told_of(run, {**os.environ, "RAINBOW_WORKER": node}, cpus))
+        os.environ.update(binding_variables(run, {**os.environ, "RAINBOW_WORKER": node}, cpus))
     try:
         os.execvp(command[0], command)  # noqa: S606 - the task's own words, no shell
     except OSError as fault:

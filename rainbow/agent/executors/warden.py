@@ -117,7 +117,7 @@ class _Warden:
                 self._wait(self._obey())
                 self._write()
                 _reap_others(self._executor)
-            return self._told(ended[0])
+            return self._judged(ended[0])
         finally:
             if self._group:
                 self._group.remove()
@@ -159,7 +159,7 @@ class _Warden:
                 self._tail.read()
                 until = min(until, max(self._write_at, time.monotonic()))
 
-    def _told(self, end: Ended) -> Ended:
+    def _judged(self, end: Ended) -> Ended:
         if self._lost and end.result is Result.STOPPED:
             return replace(end, result=Result.LOST, detail=OVER)
         return self._group.judged(end) if self._group else end

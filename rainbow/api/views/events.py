@@ -36,7 +36,7 @@ def stream() -> Any:
         return _answer(_whole(_pages(here, asking, *first, cluster_id)))
     held, limits = ExitStack(), here.settings.limits
     held.enter_context(event_stream.one_of_few("streams", ",".join(asking.known), limits.streams, limits.viewers))
-    answer = _answer(without_pauses(_whole(_told(here, brought, start, cluster_id))))
+    answer = _answer(without_pauses(_whole(_stream(here, brought, start, cluster_id))))
     answer.call_on_close(held.close)
     return answer
 
@@ -60,7 +60,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _told(here: Service, brought: list[str], start: int, cluster_id: str | None) -> Iterator[str | Pause]:
+def _stream(here: Service, brought: list[str], start: int, cluster_id: str | None) -> Iterator[str | Pause]:
     def again() -> Any:
         with here.store.read() as connection:
             return caller(here, connection, brought)

@@ -16,6 +16,7 @@ from rainbow.cli.output import printer
 from rainbow.cli.session import with_secret
 from rainbow.client import Client, responses
 from rainbow.errors import Conflict
+from rainbow.state_machine import job_of
 
 PULLS = "pull:"  # how the server knows who pulls
 LIVE = frozenset({"ACCEPTED", "RUNNING", "SUSPENDED", "STOPPING"})
@@ -62,7 +63,7 @@ def receive(
             _write(out, job)
     if found and not no_accept:
         found = _accepted(client, cluster, PULLS + called, received, found, out)
-    for job_id in sorted({_job_of(stop["id"]) for stop in received["stop"]}):
+    for job_id in sorted({job_of(stop["id"]) for stop in received["stop"]}):
         click.echo(f"job {job_id} was canceled; stop it, then run `rainbow report --stopped {job_id}`", err=True)
     rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in found]
     titles = ["JOB", "NAME", "REQUESTOR", "TASKS"]
@@ -157,7 +158,3 @@ def _event(started: bool, exit_code: int | None, failed: str | None) -> dict[str
     if failed is not None:
         return {"event": "ended", "result": "failed", "detail": failed}
     return {"event": "ended", "result": "stopped"}
-
-
-def _job_of(task: str) -> str:
-    return task.rpartition("-")[0]

@@ -70,7 +70,7 @@ def near_their_cores(nodes: Sequence[Node], devices: Devices) -> list[Node]:
 
 
 def _arranged(node: Node, devices: list[Device]) -> Node:
-    gpus = list(_told(node, devices))
+    gpus = list(_with_devices(node, devices))
     sockets = list(_single(node, "socket"))
     cores = {one.first: sum(part.count for part in one.parts if part.type == "core") for one in sockets}
     below = {gpu.first: _socket(gpu.metadata.get("cores", ""), cores) for gpu in gpus}
@@ -82,7 +82,7 @@ def _arranged(node: Node, devices: list[Device]) -> Node:
     return replace(node, parts=(*inside, *outside, *others)) if devices else node
 
 
-def _told(node: Node, devices: Sequence[Device]) -> Iterator[Part]:
+def _with_devices(node: Node, devices: Sequence[Device]) -> Iterator[Part]:
     """Yield each GPU with what the first device of its type, not yet used, says of it."""
     left = list(devices)
     for gpu in _single(node, "gpu"):

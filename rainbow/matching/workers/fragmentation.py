@@ -48,7 +48,7 @@ def fragmented(occupancy: Occupancy, request: Request) -> Fragmented | None:
             most, speaks = enough - offered, worker
     if speaks is None or total < offers.shape.wanted:
         return None
-    return _told(occupancy.workers.names[speaks], offers.shape.unit, occupancy.states[speaks])
+    return _fragmented(occupancy.workers.names[speaks], offers.shape.unit, occupancy.states[speaks])
 
 
 def _takes_workers(unit: Resource, worker_type: str) -> bool:
@@ -67,7 +67,7 @@ def _units_of(offers: CandidateHeap, state: UseState) -> tuple[int, int]:
     return max(enough, 0), offer.units if offer else 0
 
 
-def _told(worker: str, unit: Resource, state: UseState) -> Fragmented:
+def _fragmented(worker: str, unit: Resource, state: UseState) -> Fragmented:
     short = next((found for part in unit.walk() if (found := _short(part, state)) is not None), None)
     first = next((part for part in unit.walk() if not part.children and not part.is_slot), unit)
     part, where, said = short or (first, "", "not together as it is wanted")

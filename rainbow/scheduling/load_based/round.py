@@ -246,7 +246,7 @@ OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
 
 def unhosted(round_: LoadBasedStep, job: JobView, gang: GangView) -> Wait:
     """Say that the ready workers could never host what a job waits to start: none of them a part, or too few."""
-    ready, others = round_.placing.ready, cluster_index.told(round_.census)
+    ready, others = round_.placing.ready, cluster_index.away_in_words(round_.census)
     parts = round_.placing.ready_for(gang)
     able = f"{parts} of {some(ready, 'ready worker')} can run"
     text = f"{able} a part of this job, too few for all of it" if parts else f"{able} this job"
@@ -334,7 +334,7 @@ class NoWorker:
     @property
     def common(self) -> str:
         """The text for all of them."""
-        return f"no worker is available: {cluster_index.told(self._census)}"
+        return f"no worker is available: {cluster_index.away_in_words(self._census)}"
 
     def of(self, job: str) -> Wait:
         """Say it of one job."""

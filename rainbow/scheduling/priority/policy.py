@@ -272,7 +272,7 @@ def _why(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | 
         text, facts = f"{outcome.why.text}; {text}", {**facts, **outcome.why.facts}
     if outcome.ahead is not None:
         endless = isinf(item.duration)
-        text, facts = outcome.ahead.told(text, now, offset, endless=endless), {**facts, **outcome.ahead.facts()}
+        text, facts = outcome.ahead.with_times(text, now, offset, endless=endless), {**facts, **outcome.ahead.facts()}
     if outcome.grant is not None:
         return _reserved(lines, item, outcome.grant, promise, text, facts)
     if outcome.never or (outcome.verdict == BEHIND and facts["reasons"].keys() <= FOR_GOOD):

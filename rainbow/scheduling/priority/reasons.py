@@ -41,7 +41,7 @@ class Ahead:
     seconds: float
     unknown: bool = False  # its start: it waits for tasks without a known end
 
-    def told(self, before: str, now: float, offset: float, *, endless: bool) -> str:
+    def with_times(self, before: str, now: float, offset: float, *, endless: bool) -> str:
         """Name it with its times of day, and say what would start now: first, if only the limit is missing."""
         until = f" until {clock(self.end + offset, now + offset)}" if isfinite(self.end) and not self.unknown else ""
         since = "" if self.unknown else f" from {clock(self.start + offset, now + offset)}"

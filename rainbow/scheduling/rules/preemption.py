@@ -20,7 +20,7 @@ from rainbow.scheduling.interface import Free, Plan, Start, Stop, View, Wait, cl
 from rainbow.scheduling.qos import CANCEL, PREEMPTION, Limit, Owner, Rules
 from rainbow.scheduling.rules.running_limits import Cut, cores_of, held_cores, owner_of
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
-from rainbow.state_machine import WorkerState
+from rainbow.state_machine import WorkerState, job_of
 from rainbow.text import some
 
 NAME = "preemption"  # what is remembered stands under this name in a cluster's memory
@@ -250,7 +250,7 @@ class Preemption:
         for job in census.jobs.values() if claimants else ():
             first = next((one for one in claimants if self._before(one, job)), None)
             if first is not None:
-                found[job.id] = Cut(replace(job, gangs=(), waiting=0), self._told(job, first))
+                found[job.id] = Cut(replace(job, gangs=(), waiting=0), self._wait_for(job, first))
         return found
 
     def _before(self, claimant: JobView, job: JobView) -> bool:
@@ -265,8 +265,8 @@ class Preemption:
             return False
         return self.rules.are_siblings(mine, its) and self.used.get(its, 0) >= its.most
 
-    def _told(self, job: JobView, first: JobView) -> Wait:
-        was = any(task.rpartition("-")[0] == job.id for task in self.live[first.id]["tasks"])
+    def _wait_for(self, job: JobView, first: JobView) -> Wait:
+        was = any(job_of(task) == job.id for task in self.live[first.id]["tasks"])
         by = self._called(first)
         text = f"preempted by {by}, which starts first" if was else f"{by} starts first: it may preempt this job"
         return Wait(job.id, "preempted", text, {"by": first.id, "qos": self.rules.of(first.qos).name})
@@ -293,7 +293,7 @@ class Preemption:
         return stops, waits
 
     def _begins(self, job: str, begun: Collection[str]) -> bool:
-        return any(task.rpartition("-")[0] == job for task in begun)
+        return any(job_of(task) == job for task in begun)
 
     def _claimants(self, plan: Plan, cut: Mapping[str, Cut]) -> Iterator[JobView]:
         """Yield the jobs that may preempt and wait for space, the best first."""
@@ -394,7 +394,7 @@ class Preemption:
     def _waits(self, job: JobView) -> Wait:
         """Say what ends for a job."""
         tasks = self.claims[job.id]["tasks"]
-        of = sorted({task.rpartition("-")[0] for task in tasks})
+        of = sorted({job_of(task) for task in tasks})
         named = ", ".join(of[:3]) + (", ..." if len(of) > 3 else "")
         text = f"preempts {some(len(tasks), 'task')} of {some(len(of), 'job')} ({named}), which end first"
         return Wait(job.id, "preempting", text, {"tasks": len(tasks), "jobs": of[:100]})

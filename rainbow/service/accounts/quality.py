@@ -100,7 +100,7 @@ def _rules(tree: Tree, qos: Mapping[str, Qos], cluster: str) -> Rules:
 def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
     """List the qualities of service by name."""
     with service.store.read() as connection:
-        return [_told(one) for _, one in sorted(qos_table(service, connection).items())]
+        return [_document(one) for _, one in sorted(qos_table(service, connection).items())]
 
 
 def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> di
                 raise PolicyError(f"account {account:.40} not found", pointer=f"/accounts/{k}")
         registry.put_qos(connection, name, given)
     service.state(Known).forget()
-    return _told(read_qos(name, given))
+    return _document(read_qos(name, given))
 
 
 def delete(service: Service, who: Caller, name: str) -> None:
@@ -135,5 +135,5 @@ def delete(service: Service, who: Caller, name: str) -> None:
     service.state(Known).forget()
 
 
-def _told(one: Qos) -> dict[str, Any]:
+def _document(one: Qos) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(one).items()}

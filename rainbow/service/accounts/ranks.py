@@ -91,7 +91,7 @@ def members_of(found: Mapping[Key, Standing]) -> dict[tuple[str, str], Standing]
     return {key: one for key, one in found.items() if isinstance(key, tuple)}
 
 
-def told(account: str, user: str, found: Mapping[Key, Standing]) -> dict[str, object] | None:
+def standing_document(account: str, user: str, found: Mapping[Key, Standing]) -> dict[str, object] | None:
     """Say where a job's account is; None of one that is not in the tree."""
     own, mine = found.get(account), found.get((account, user))
     if own is None or mine is None:

@@ -82,7 +82,7 @@ def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> 
     with service.store.read() as connection:
         assigned, runs = tasks.anything(connection, record.id, agent)  # mostly neither
         offers = _offers(connection, service, record, most, whole=pulls) if most > 0 and assigned else []
-        told = _told(connection, record.id, agent) if runs else dict(NOTHING)
+        told = _orders_to(connection, record.id, agent) if runs else dict(NOTHING)
         whole = _jobs(connection, offers) if pulls else {}
     return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
 
@@ -166,9 +166,9 @@ def _files(request: Request) -> dict[str, str]:
     return {key: str(given[key]) for key in ("output", "error", "input") if given.get(key)}
 
 
-def _told(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
+def _orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
     """Return the orders to an agent: which tasks must stop, be held, may continue, or should be given back."""
-    named = tasks.told(connection, cluster_id, agent)
+    named = tasks.orders_to(connection, cluster_id, agent)
     return {key: [_reference(task) for task in found] for key, found in named.items()}
 
 
@@ -359,7 +359,7 @@ def heartbeat(
     record = beat(service, who, name, agent, up, seq, load, keeps=keeps)
     with service.store.read() as connection:
         known = UnitOfWork(connection, record.id, running, "id").tasks
-        told = _told(connection, record.id, agent)
+        told = _orders_to(connection, record.id, agent)
     stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
     return {**told, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}
 

@@ -38,7 +38,7 @@ def expectation(
     one = told.expected(record.id) if told else None
     if told is None or one is None or one.how == "unknown" or _is_held_up(one, record, wait):
         return None
-    return _told(one, told.at, now)
+    return _document(one, told.at, now)
 
 
 def _is_held_up(one: Expected, record: JobRecord, wait: Mapping[str, Any] | None) -> bool:
@@ -84,13 +84,13 @@ def whole(
     if one is not None and _is_held_up(one, record, wait):
         return {**found, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
     if one is not None and told is not None:
-        return {**found, **_told(one, told.at, now), **_behind(one, told), "first": first}
+        return {**found, **_document(one, told.at, now), **_behind(one, told), "first": first}
     if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
         return {**found, **_kept(kept[1], now), "typical": None, "ahead": None, "first": first}
     return {**found, **_unknown(_why_unknown(service, record, told)), "first": first}
 
 
-def _told(one: Expected, at: float, now: float) -> dict[str, Any]:
+def _document(one: Expected, at: float, now: float) -> dict[str, Any]:
     times = {key: rfc3339(getattr(one, key)) for key in TIMES}
     return _written(times, one.how, one.text, rfc3339(at), round(max(0.0, now - at), 3))
 

@@ -20,7 +20,7 @@ from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.whereabouts import waits_of
-from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
+from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for, task_id
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord
 from rainbow.transitions import CancelOrdered, transition
@@ -296,7 +296,7 @@ def first_tasks(
     """Make the tasks of a new job, which all wait."""
     return (
         Task(
-            f"{job_id}-{task.index}",
+            task_id(job_id, task.index),
             job_id,
             task.index,
             gang.number,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
 from rainbow.service.jobs.lifecycle import WITHDRAWING
+from rainbow.state_machine import task_id
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class LiveJob:
         return sorted(self._views.values(), key=lambda view: -longest[view.number])  # else as the jobspec has them
 
     def _view(self, gang: Gang, indexes: list[int]) -> GangView:
-        ids = [f"{self.record.id}-{index}" for index in indexes]
+        ids = [task_id(self.record.id, index) for index in indexes]
         demand = self.placing.demand(self.record.id, gang, ids)
         slots = self.placing.slots(gang.request)
         seconds, alike = gang.request.duration, gang.request.number
@@ -234,7 +235,7 @@ class LiveJob:
             return None
         if self.independent:
             return self.one(index) if self.order.has(index) else None
-        name = f"{self.record.id}-{index}"
+        name = task_id(self.record.id, index)
         return next((view for view in self._views.values() if name in view.tasks), None)
 
     def _unended(self) -> list[GangTask]:

@@ -29,7 +29,7 @@ from rainbow.service.jobs.lifecycle import may_run
 from rainbow.service.live_state.dependents import Dependents
 from rainbow.service.live_state.live_job import LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import MatcherCache
-from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
+from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, task_id
 from rainbow.store import clusters, jobs, tasks, workers
 from rainbow.store.jobs import LIVE
 from rainbow.transitions import pause
@@ -280,9 +280,9 @@ class Mirror:
         """Forget a job that has ended."""
         job = self.jobs.pop(job_id)
         for index in list(job.resting):
-            self.resting.pop(f"{job_id}-{index}", None)
+            self.resting.pop(task_id(job_id, index), None)
         for index in list(job.booked):
-            self.drop_task(f"{job_id}-{index}")
+            self.drop_task(task_id(job_id, index))
         job.forget_all()
         self.dependents.drop(job_id)
         self._put_view(job_id, None)
@@ -443,7 +443,7 @@ class Mirror:
         (self.withdrawn.add if job.is_withdrawn else self.withdrawn.discard)(job_id)
         self._put_view(job_id, job)
         wait = self._wait_of(job) if waits else None
-        if wait is None or job_id in self.doomed or _told(job.record.wait, wait):
+        if wait is None or job_id in self.doomed or _is_stored(job.record.wait, wait):
             self.blocked.pop(job_id, None)
         else:
             self.blocked[job_id] = wait
@@ -452,7 +452,7 @@ class Mirror:
         """Return whether a canceled job has tasks that are still to be canceled or told to stop."""
         if job.record.canceled_at is None:
             return False
-        held = (self.booked[f"{job.record.id}-{index}"] for index in job.booked)
+        held = (self.booked[task_id(job.record.id, index)] for index in job.booked)
         return bool(job.order or job.resting) or any(task.state is not T.STOPPING for task in held)
 
     def _wait_of(self, job: LiveJob) -> Wait | None:
@@ -491,7 +491,7 @@ class Mirrors(ByCluster["Mirror"]):
     """The mirrors of a service."""
 
 
-def _told(stored: Mapping[str, object] | None, wait: Wait) -> bool:
+def _is_stored(stored: Mapping[str, object] | None, wait: Wait) -> bool:
     """Return whether the store says already why a job waits."""
     known = stored or {}
     return (known.get("reason"), known.get("text"), known.get("facts")) == (wait.reason, wait.text, dict(wait.facts))

@@ -75,7 +75,7 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
     if record is None or not sees(connection, who, record):  # of what was brought then something may have ended
         raise NotFound(f"job {job_id} not found")
     decision = ledger.shown(jobs.decision(connection, job_id))
-    return refusal.told(record, decision)
+    return refusal.answer_of(record, decision)
 
 
 def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:

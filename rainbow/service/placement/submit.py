@@ -90,10 +90,10 @@ class SubmitTransaction:
             return earlier, True
         decided = self._checked_and_decided(connection, self.staged.job if self.staged else _new_id())
         if decided.choice.cluster is not None:
-            return refusal.told(*self._take(connection, decided)), False
+            return refusal.answer_of(*self._take(connection, decided)), False
         why = self._refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
-            return refusal.told(*self._queue(connection, decided, why)), False
+            return refusal.answer_of(*self._queue(connection, decided, why)), False
         raise why
 
     def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decided:

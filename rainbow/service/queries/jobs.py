@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
-from rainbow.service.accounts.ranks import standings_of, told
+from rainbow.service.accounts.ranks import standing_document, standings_of
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.lifecycle import job_document, visible_job
@@ -109,7 +109,9 @@ def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         waits = waits_of(service, connection, [record])
         by = tasks.preempted(connection, job_id) if record.state in PENDING else None
         of_account = (
-            told(record.account, record.requestor, standings_of(service, connection)) if record.account else None
+            standing_document(record.account, record.requestor, standings_of(service, connection))
+            if record.account
+            else None
         )
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     decision = only_for(service, who, record.cluster, decision)
@@ -217,8 +219,8 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
             return {**told, "verify": None}
         policy, view = policies.get(frozen.record.policy), frozen.view
         answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
-    return {**told, "verify": {question: _told(answer) for question, answer in answers.items()}}
+    return {**told, "verify": {question: _document(answer) for question, answer in answers.items()}}
 
 
-def _told(answer: Answer) -> dict[str, Any]:
+def _document(answer: Answer) -> dict[str, Any]:
     return {"can": answer.can, "text": answer.text, "facts": dict(answer.facts)}

@@ -28,6 +28,7 @@ from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.placement.replacement import is_due
 from rainbow.service.scheduler.view import Frozen, take_snapshot
+from rainbow.state_machine import index_of
 from rainbow.store import statistics, workers
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ def _first_gangs(jobs: Sequence[JobView], most: int) -> Iterator[JobView]:
 
 def _key(mirror: Mirror, job: JobView, gang: GangView) -> Key:
     live = mirror.jobs[job.id]
-    task = live.read.tasks[int(gang.tasks[0].rpartition("-")[2])]
+    task = live.read.tasks[index_of(gang.tasks[0])]
     slots = sum(part.least for part in gang.slots) or 1
     return Key(mirror.entry.id, job.requestor, live.record.name, task.name, slots)
 

@@ -1,4 +1,12 @@
-"""One scheduling step of one cluster, in numbered phases."""
+"""One scheduling step of one cluster, in numbered phases.
+
+1 follow     take over what has changed in the store
+2 change     what is lost goes back to the queue, jobs leave a lost cluster, what runs too long is stopped
+3 freeze     the view: what the policy may know
+4 plan       the policy decides, held to limits and preemption
+5 check      no invariant is broken
+6 carry out  one transaction writes starts, stops and why jobs wait
+"""
 
 from __future__ import annotations
 
@@ -43,7 +51,7 @@ from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
 from rainbow.service.scheduler.view import Frozen, frozen, take_snapshot
-from rainbow.state_machine import BOOKED, Hold, Task, TaskState
+from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
 from rainbow.store import clusters, jobs, reservations, tasks
 from rainbow.transitions import Assigned, StopOrdered, transition
 
@@ -122,12 +130,12 @@ class Figures(ByCluster[LastFigures]):
 
 def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     entry, version = mirror.entry, service.news.version(mirror.entry.id)
-    record = follow(service, mirror)  # 1 what has changed
+    record = follow(service, mirror)  # 1
     if record is not None and record.revision > entry.revision:  # another process has given it other graphs
         service.entry(record)
         service.tell(entry.id)
         return False
-    if record is not None and check_liveness(service, mirror, record):  # 2 what is lost, and what runs too long
+    if record is not None and prepare_step(service, mirror, record):  # 2
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
     service.restless.discard(entry.id)
@@ -154,8 +162,8 @@ def _awaits_time(seen: Frozen, plan: Plan) -> bool:
     return bool(plan.memory) or not traits.by_events
 
 
-def check_liveness(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
-    """Look for what is lost and what is overdue; return whether anything was written."""
+def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
+    """Take back what is lost or overdue, move jobs that should go elsewhere; return whether anything was written."""
     wrote = lose_the_silent(service, mirror)
     if mirror.ending:
         end_more(service, min(mirror.ending), SLICE)
@@ -249,7 +257,7 @@ def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
 def _canceled(plan: Plan) -> dict[str, str]:
     """Return the jobs that end where their tasks are preempted, and why."""
     stops = (order for order in plan.orders if isinstance(order, Stop) and order.cancels)
-    return {stop.task.rpartition("-")[0]: stop.why for stop in stops}
+    return {job_of(stop.task): stop.why for stop in stops}
 
 
 def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) -> Iterator[Task]:

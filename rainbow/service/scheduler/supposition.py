@@ -15,7 +15,7 @@ from rainbow.errors import PolicyError, RainbowError, ValueRefused
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.request import OF_ITS_OWN
 from rainbow.scheduling import Elastic, GangView, JobProgress, JobView, View, gangs, policies
-from rainbow.state_machine import WorkerState
+from rainbow.state_machine import WorkerState, task_id
 
 if TYPE_CHECKING:
     from rainbow.scheduling import Gang
@@ -100,7 +100,7 @@ def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Re
 
 
 def _gang(placing: MatcherCache, job: str, gang: Gang) -> GangView:
-    ids = [f"{job}-{task.index}" for task in gang.tasks]
+    ids = [task_id(job, task.index) for task in gang.tasks]
     slots, request = placing.slots(gang.request), gang.request
     demand = placing.demand(job, gang, ids)
     return GangView(job, gang.number, tuple(ids), demand, request.duration, slots, request.number)

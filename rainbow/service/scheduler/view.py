@@ -21,7 +21,7 @@ from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
 from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
 from rainbow.service.live_state.mirror import follow
-from rainbow.state_machine import ENDED, Task, TaskState
+from rainbow.state_machine import ENDED, Task, TaskState, index_of
 from rainbow.store import reservations, tasks, workers
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, even_idle
         settings=record.settings,
         workers=Rows(census.workers.values, len(census.workers)),
         jobs=Rows(lambda: sorted(census.jobs.values(), key=lambda j: (j.submitted, j.id)), len(census.jobs)),
-        runs=Rows(lambda: sorted(census.runs.values(), key=lambda r: (r.job, _index(r.task))), len(census.runs)),
+        runs=Rows(lambda: sorted(census.runs.values(), key=lambda r: (r.job, index_of(r.task))), len(census.runs)),
         place=mirror.placing.place,
         hosts=mirror.placing.hosts,
         divide=mirror.placing.divide,
@@ -157,7 +157,7 @@ def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) ->
         view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
     if mirror.suspended:
         view = replace(view, runs=[_longer(run, mirror, view.now) for run in view.runs])
-    return replace(work.told(view, cluster), census=None) if work else view
+    return replace(work.added_to(view, cluster), census=None) if work else view
 
 
 def _records(mirror: Mirror) -> tuple[list[JobRecord], list[Task]]:
@@ -177,10 +177,6 @@ def _kept(record: ReservationRecord) -> ReservationView:
     return ReservationView(*told)
 
 
-def _index(task: str) -> int:
-    return int(task.rpartition("-")[2])
-
-
 BEGUN = frozenset({TaskState.RUNNING, TaskState.SUSPENDED}) | ENDED
 
 
@@ -193,7 +189,7 @@ class ElasticProgress:
     readings: Mapping[str, Reading]
     progress: Mapping[str, JobProgress]
 
-    def told(self, view: View, cluster: Cluster) -> View:
+    def added_to(self, view: View, cluster: Cluster) -> View:
         """Return the view with all of it."""
         costs, pools = {task.id: _cost(task, view.now) for task in self.running}, cluster.nodepools
         runs = [replace(run, progress=costs[run.task]) for run in view.runs]

@@ -101,7 +101,7 @@ class Bounds:
 
 def read_bounds(path: Path) -> Bounds:
     """Read the bounds in users.yaml; ConfigError says what is wrong with them."""
-    told = _told(path)
+    told = _read(path)
     forbidden = told.get("forbidden") or ()
     try:
         defaults, force = (site_options(dict(told.get(key) or {})) for key in ("defaults", "force"))
@@ -114,7 +114,7 @@ def read_bounds(path: Path) -> Bounds:
     return Bounds(defaults, tuple(map(str, forbidden)), force)
 
 
-def _told(path: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
         told = yaml.load(path.read_text(), LOADER)  # noqa: S506 (a safe one)
     except (OSError, yaml.YAMLError) as fault:
@@ -128,7 +128,7 @@ def _told(path: Path) -> Mapping[str, Any]:
 
 def read_users(path: Path) -> dict[str, dict[str, Any]]:
     """Read users.yaml; ConfigError says what is wrong with it."""
-    users = _told(path).get("users")
+    users = _read(path).get("users")
     if not isinstance(users, Mapping):
         raise ConfigError(f"{path} must have users: {{REQUESTOR: ACCOUNT}}")
     found = {str(who): {"account": one} if isinstance(one, str) else one for who, one in users.items()}
