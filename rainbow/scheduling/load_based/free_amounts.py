@@ -10,7 +10,7 @@ What a template has on one worker stays on one worker, of the same kind: then th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Amounts = Mapping[str, int]
 Template = Mapping[str, Amounts]
+Kinds = frozenset[str]
+MOST_SIZES = 4  # sizes of workers that are told apart for a gang on several of them
+FRACTIONS = range(1, MOST_SIZES + 1)
 
 
 class FreeAmounts:
@@ -33,7 +36,7 @@ class FreeAmounts:
         self._touched: dict[str, dict[str, int]] = {}
         self._log: list[tuple[str, Amounts]] = []  # what was taken of which worker; what was given back is negative
         self._streams: dict[tuple[str, frozenset[tuple[str, int]]], WorkerQueue] = {}
-        self._templates: dict[str, list[Template]] = {}
+        self._templates: dict[str, list[tuple[Kinds, Template]]] = {}
 
     # ── take ──
 
@@ -52,15 +55,15 @@ class FreeAmounts:
     def _found(self, demand: str, among: Collection[str] | None, kinds: frozenset[str] | None) -> Take | None:
         if among is not None:
             return self._checked(demand, sorted(among))
-        for template in self._parts(demand):
-            if kinds is None or self._kind_of(next(iter(template), "")) in kinds:
+        for own, template in self._parts(demand):
+            if kinds is None or own <= kinds:
                 found = self._checked(demand, list(template)) or self._checked(demand, self._mapped(template))
                 if found:
                     return found
         empty = self._empty() if kinds is None else []
         return self._view.place(demand, empty) if empty else None
 
-    def _parts(self, demand: str) -> list[Template]:
+    def _parts(self, demand: str) -> list[tuple[Kinds, Template]]:
         if demand not in self._templates:
             self._templates[demand] = templates(self._view, self._census, demand)
         return self._templates[demand]
@@ -176,14 +179,30 @@ class WorkerQueue:
         self._begin += 1
 
 
-def templates(view: View, census: ClusterIndex, demand: str) -> list[Template]:
-    """Return what a gang may hold: on one worker of each kind, else on all of them together."""
-    ranked = (census.kinds[kind] for kind in sorted(view.hosts(demand)) if kind in census.kinds)
-    ones = [one.items()[0][1] for one in ranked]
-    takes = [take for one in ones if (take := view.place(demand, [one]))]
-    if not takes and ones and (take := view.place(demand, census.everyone())):
-        takes = [take]
-    return [merged(take) for take in takes]
+def templates(view: View, census: ClusterIndex, demand: str) -> list[tuple[Kinds, Template]]:
+    """Return what a gang may hold, and of which kinds of workers: on one of each kind, else on several together."""
+    hosts = [kind for kind in sorted(view.hosts(demand)) if kind in census.kinds]
+    choices = [(frozenset([kind]), [census.kinds[kind].items()[0][1]]) for kind in hosts]
+    if not any(view.place(demand, names) for _, names in choices):
+        choices = [(kinds, _ready(census, kinds)) for kinds in smallest_first(census, hosts)] if hosts else []
+    return [(kinds, merged(take)) for kinds, names in choices if (take := view.place(demand, names))]
+
+
+def smallest_first(census: ClusterIndex, kinds: Sequence[str]) -> list[Kinds]:
+    """Return ever more of some kinds, the smaller workers before the larger; the last are all.
+
+    A whole node for a small part should be a small node: the search takes the lowest, whatever its size.
+    """
+    sizes = {kind: sum(census.workers[census.kinds[kind].items()[0][1]].capacity.values()) for kind in kinds}
+    steps = sorted(set(sizes.values()))
+    chosen = steps if len(steps) <= MOST_SIZES else [steps[len(steps) * k // MOST_SIZES - 1] for k in FRACTIONS]
+    return [frozenset(kind for kind in kinds if sizes[kind] <= size) for size in chosen]
+
+
+def _ready(census: ClusterIndex, kinds: Kinds) -> list[str]:
+    if kinds >= census.kinds.keys():
+        return census.everyone()
+    return [name for _, name in merge(*(census.kinds[kind].items() for kind in sorted(kinds)))]
 
 
 def merged(take: Take) -> dict[str, dict[str, int]]:

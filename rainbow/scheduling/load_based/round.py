@@ -95,7 +95,7 @@ class LoadBasedStep:
         for job in self.patience.first(self.census) if self.counting.repeats else ():
             gang, name = job.gangs[0], self.classes.of(job.requestor)
             cost = self.placing.cost(gang)
-            if took := self.placing.start(gang, cost) if cost else 0:
+            if took := self.placing.start(gang, max(cost, self.placing.left)) if cost else 0:
                 self.held[name] += took
                 self.queues[name].begin(job)
                 target = self.target[name]

@@ -8,13 +8,14 @@ floats on its worker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import groupby, islice
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Start, Taken, View
-from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Template, merged, templates
+from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Kinds, Template, merged, templates
 from rainbow.scheduling.load_based.gang_reservation import Reserved
 from rainbow.scheduling.load_based.whole_workers import WholeWorkers
 from rainbow.scheduling.snapshot import GangView, Placement
@@ -33,7 +34,7 @@ class SharedWorkers(WholeWorkers):
 
     def __init__(self, view: View, census: ClusterIndex, unit: str) -> None:
         self.unit = unit
-        self._templates: dict[int | str, list[Template]] = {}
+        self._templates: dict[int | str, list[tuple[int, Kinds, Template]]] = {}
         self._free = FreeAmounts(view, census) if view.free is None else view.free
         self._mark = self._free.mark()
         self._taken: Taken | None = None
@@ -70,43 +71,61 @@ class SharedWorkers(WholeWorkers):
             self.why[gang.question] = self._free.why(gang.demand)
         return took
 
-    def templates(self, gang: GangView) -> list[Template]:
-        """Return what a gang may hold, the cheapest first."""
+    def templates(self, gang: GangView) -> list[tuple[int, Kinds, Template]]:
+        """Return what a gang may hold: its price, of which kinds of workers, what; the cheapest first."""
         if gang.question not in self._templates:
             found = templates(self.view, self.census, gang.demand)
-            self._templates[gang.question] = sorted(found, key=self._price)
+            priced = [(self._price(template), kinds, template) for kinds, template in found]
+            self._templates[gang.question] = sorted(priced, key=itemgetter(0))
         return self._templates[gang.question]
 
     def _price(self, template: Template) -> int:
         return max(1, self.held([template]))
 
     def _cost(self, gang: GangView) -> int:
-        return min((self._price(template) for template in self.templates(gang)), default=0)
+        return next((price for price, _, _ in self.templates(gang)), 0)
 
     def _find(self, gang: GangView, most: int) -> Take | None:
         self._too_dear = False
-        for kinds in self._kinds_by_price(gang, most):
-            self._mark = self._free.mark()
-            self._taken = self._free.take(gang.demand, kinds=kinds)
-            if self._taken is not None and self._price(merged(self._taken.take)) <= most:
-                return self._taken.take
-            self._too_dear = self._too_dear or self._taken is not None
-            self._free.undo(self._mark)
+        if self._is_on_several(gang):
+            found = self._try(gang, self.cost(gang))
+            if found is not None or not self._too_dear:
+                return found
+        for among, kinds in self._choices(gang, most):
+            if (found := self._try(gang, most, among, kinds)) is not None:
+                return found
+        # the search takes the lowest, which may be dear; on an idle cluster nothing cheaper is to come
+        return self._try(gang, inf) if self._too_dear and self._left == self.total else None
+
+    def _try(
+        self, gang: GangView, most: float, among: Collection[str] | None = None, kinds: Kinds | None = None
+    ) -> Take | None:
+        """Take a gang's space for a price of `most`; nothing is taken where it is dearer, which is noted."""
+        self._mark = self._free.mark()
+        self._taken = self._free.take(gang.demand, among=among, kinds=kinds)
+        if self._taken is not None and self._price(merged(self._taken.take)) <= most:
+            return self._taken.take
+        self._too_dear = self._too_dear or self._taken is not None
+        self._free.undo(self._mark)
         return None
 
     def _has_tried_all(self, most: int) -> bool:
         return not self._too_dear or most >= self._left
 
-    def _kinds_by_price(self, gang: GangView, most: int) -> Iterator[frozenset[str] | None]:
-        """Yield the kinds on which a gang costs least first, then all of them."""
-        prices: dict[str, int] = {}
+    def _is_on_several(self, gang: GangView) -> bool:
+        return any(len(template) > 1 for _, _, template in self.templates(gang)[:1])
+
+    def _choices(self, gang: GangView, most: int) -> Iterator[tuple[Collection[str] | None, Kinds | None]]:
+        """Yield the workers, or the kinds of workers, on which a gang costs least first, then all of them."""
         found = self.templates(gang)
-        for template in found if len(found) > 1 else ():
-            prices.setdefault(self._kind_of(next(iter(template), "")), self._price(template))
-        for price in sorted(set(prices.values())) if len(set(prices.values())) > 1 else ():
-            if price <= most:
-                yield frozenset(kind for kind, own in prices.items() if own == price)
-        yield None
+        cheap = [(price, kinds, template) for price, kinds, template in found if price <= most]
+        if self._is_on_several(gang):
+            yield from ((None, kinds) for _, kinds, _ in cheap)
+            yield from ((template, None) for _, _, template in cheap)
+        elif len({price for price, _, _ in found}) > 1:
+            for _, same in groupby(cheap, key=itemgetter(0)):
+                yield None, frozenset[str]().union(*(kinds for _, kinds, _ in same))
+        yield None, None
 
     def _let_go(self) -> None:
         self._free.undo(self._mark)
@@ -140,7 +159,7 @@ class SharedWorkers(WholeWorkers):
     def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
         """Return where a gang's parts can lie soonest, and when they can."""
         found: dict[str, Amounts] = {}
-        template = next(iter(self.templates(gang)), {})
+        template = next((template for _, _, template in self.templates(gang)), dict[str, Amounts]())
         most = LOOKED_AT + len(template)
         ordered: dict[tuple[str, frozenset[tuple[str, int]]], Iterator[Place]] = {}
         for worker, amounts in template.items():
