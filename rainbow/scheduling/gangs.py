@@ -103,11 +103,12 @@ def placements(gang: Gang, take: Take) -> tuple[Placement, ...]:
     ones list its workers with nothing of their own.
     """
     merged: list[dict[str, dict[str, int]]] = [{} for _ in gang.tasks]
+    owners: dict[str, list[int]] = {}
     for label, held in take.placed:
-        owners = _owners(gang, label)
+        first, *others = owners.get(label) or owners.setdefault(label, _owners(gang, label))
         for worker, amounts in held.items():
-            _add(merged[owners[0]].setdefault(worker, {}), amounts)
-            for k in owners[1:]:
+            _add(merged[first].setdefault(worker, {}), amounts)
+            for k in others:
                 merged[k].setdefault(worker, {})
     return tuple(merged)
 

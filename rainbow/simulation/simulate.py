@@ -83,10 +83,22 @@ class Site:
         self.virtual = VirtualCluster(compiled.view(now, settings), self.policy, lengths)
         self.watch = watch
         self.plans = 0
+        self._state: Mapping[str, Scalar] | None = None
+
+    def submit(self, job: JobView) -> None:
+        """Let a job arrive."""
+        self.virtual.submit(job)
+        self._state = None
+
+    def advance(self, to: float) -> None:
+        """Let time pass, and what ends until then end."""
+        self.virtual.advance(to)
+        self._state = None
 
     def plan(self, now: float) -> None:
         """Let the policy plan, if anything waits."""
         self.virtual.now = now
+        self._state = None
         if self.virtual.waiting:
             view = self.virtual.view()
             plan = self.policy.plan(view)
@@ -94,8 +106,14 @@ class Site:
             self.virtual.carry_out(plan)
             self.plans += 1
 
-    def state(self) -> dict[str, Scalar]:
-        """Return what selection may know of it; a cluster that states no nodes_free takes jobs that have to wait."""
+    @property
+    def state(self) -> Mapping[str, Scalar]:
+        """What selection may know of it; a cluster that states no nodes_free takes jobs that have to wait."""
+        if self._state is None:
+            self._state = self._counted()
+        return self._state
+
+    def _counted(self) -> dict[str, Scalar]:
         census = self.virtual.census
         free = sum(worker.free.get("core", 0) for worker in census.workers.values())
         waiting, running = len(census.jobs), len(census.runs)
@@ -135,22 +153,21 @@ class Simulation:
         self.lengths.of_job[arrival.id] = arrival
         job = site.compiled.job(arrival, request)
         self.arrived[arrival.id] = arrival, site.name, cores_of(job)
-        site.virtual.submit(job)
+        site.submit(job)
         self.unplanned.add(site.name)
 
     def _selected(self, arrival: Arrival, request: Request) -> Site | None:
-        fitting = [verdict for verdict in self.requests.verdicts(request) if verdict.matched]
+        fitting = self.requests.fitting(request)
         if not fitting:
             self.left_out[TOO_WIDE] += 1
             return None
-        names = {verdict.cluster for verdict in fitting}
-        if self.world.recorded and arrival.cluster in names:
+        if self.world.recorded and arrival.cluster in fitting:
             return self.sites[arrival.cluster]
         if len(self.sites) == 1:
             return next(iter(self.sites.values()))
-        states = {name: site.state() for name, site in self.sites.items() if name in names}
+        states = {name: self.sites[name].state for name in fitting}
         seed, world = f"{self.seed}:{arrival.id}", self.world
-        choice = select(request, fitting, states, world.selector, world.options, seed=seed)
+        choice = select(request, [*fitting.values()], states, world.selector, world.options, seed=seed)
         if choice.cluster is None:
             self.left_out[NOT_SELECTED] += 1
         return self.sites.get(choice.cluster or "")
@@ -166,7 +183,7 @@ class Simulation:
             else:
                 self.now, name = heappop(self._times)
                 self._next[name] = None
-                self.sites[name].virtual.advance(self.now)
+                self.sites[name].advance(self.now)
                 self.unplanned.add(name)
         self.now = until
 

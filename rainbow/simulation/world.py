@@ -84,7 +84,7 @@ class Requests:
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         self.clusters = clusters
         self._of_slots: dict[int, Request] = {}
-        self._verdicts: dict[bytes, Sequence[Verdict]] = {}
+        self._fitting: dict[bytes, dict[str, Verdict]] = {}
 
     def of(self, arrival: Arrival) -> Request:
         """Return what a job asks for."""
@@ -94,11 +94,12 @@ class Requests:
             self._of_slots[arrival.slots] = parse_jobspec(_cores(arrival.slots))
         return self._of_slots[arrival.slots]
 
-    def verdicts(self, request: Request) -> Sequence[Verdict]:
-        """Return which clusters match, as if they were empty."""
-        if request.key not in self._verdicts:
-            self._verdicts[request.key] = match(request, self.clusters)
-        return self._verdicts[request.key]
+    def fitting(self, request: Request) -> Mapping[str, Verdict]:
+        """Return the clusters that match, as if they were empty, by name."""
+        if request.key not in self._fitting:
+            found = match(request, self.clusters)
+            self._fitting[request.key] = {one.cluster: one for one in found if one.matched}
+        return self._fitting[request.key]
 
 
 def _cores(slots: int) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Dispatch:
     explained: int = 0  # answers of workers collected
     blocked: bool = False  # first come, first served: somebody waits
     categories: dict[Hashable, ItemResult] = field(default_factory=dict)
-    refusals: dict[int, Refusals] = field(default_factory=dict)  # by family
+    refusals: dict[int | None, Refusals] = field(default_factory=dict)  # by family
     kept: list[Ahead] = field(default_factory=list)  # from times to come, by start
 
     def __post_init__(self) -> None:
@@ -102,9 +102,11 @@ class Dispatch:
         self.by_user = Counter(jobs.values())
         self.tasks = Counter(run.job for run in self.view.runs)
         self.explainer = Explainer(self.lines)
+        self.most_of_user = self.settings["max_jobs_per_user"]
         self.most = most_reservations(self.settings)
         self.depth = self.most if self.settings["discipline"] == CONSERVATIVE else inf
         self.heads = self.settings["discipline"] != FCFS and self.settings["compat"] != GRID_ENGINE
+        self.brief = self.view.quiet and self.settings["discipline"] != FCFS  # of what is refused nothing is told
         self.some_day = SomeDay(self.lines, self.settings) if self.heads else None
         for one in self.view.reservations:
             kind, name = ("maintenance", one.name) if one.maintenance else ("reservation", "")
@@ -125,12 +127,14 @@ class Dispatch:
     def _decide(self, item: Item) -> Outcome:
         if item.asks.fault:
             return Outcome(item, FAULTY)
-        if self._limited(item):
+        if (self.most_of_user or item.asks.tasks_at_once) and self._limited(item):
             return Outcome(item, LIMITED)
         if self.entered is not None and (kept := self._as_promised(self.entered, item)):
             return kept
         if self.blocked:
             return Outcome(item, BEHIND)
+        if self.brief and self._covered(item) and not self._may_promise(item):
+            return Outcome(item, REFUSED)
         judged = self.categories.setdefault(item.category, ItemResult())
         if not judged.refused:
             grant = self._now_for(item)
@@ -141,7 +145,7 @@ class Dispatch:
             if not self.view.quiet:
                 self._explain(item, judged)
         self.blocked = self.settings["discipline"] == FCFS
-        if not judged.never and (self.heads or (item.reserve and self._may_reserve())):
+        if not judged.never and self._may_promise(item):
             grant = self._promised(item)
             if grant is not None:
                 return Outcome(item, RESERVED, grant, False, judged.reasons, judged.ahead, judged.why)
@@ -151,15 +155,17 @@ class Dispatch:
 
     def _now_for(self, item: Item) -> SlotAssignment | None:
         """Return where an item may start now; what asks for no less than one that may not is not searched for."""
-        if item.family is None or not self.lines.by_workers:
-            return self.assigner.now_for(item)
-        known = self.refusals.get(item.family)
-        if known and known.cover(item.counts[0], item.duration):
+        if self._covered(item):
             return None
         grant = self.assigner.now_for(item)
-        if grant is None:
+        if grant is None and item.family is not None and self.lines.by_workers:
             self.refusals.setdefault(item.family, Refusals()).add(item.counts[0], item.duration)
         return grant
+
+    def _covered(self, item: Item) -> bool:
+        """Return whether as much for as long was refused."""
+        known = self.refusals.get(item.family)
+        return known is not None and known.cover(item.counts[0], item.duration)
 
     def _as_promised(self, entered: Entered, item: Item) -> Outcome | None:
         """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
@@ -257,7 +263,7 @@ class Dispatch:
 
     def _limited(self, item: Item) -> bool:
         """Return whether an owner's jobs or a job's tasks that run are as many as may."""
-        most, together = self.settings["max_jobs_per_user"], item.asks.tasks_at_once
+        most, together = self.most_of_user, item.asks.tasks_at_once
         if most and item.job.id not in self.running and self.by_user[item.user] >= most:
             return True
         return bool(together) and self.tasks[item.job.id] + len(item.gang.tasks) > together
@@ -299,6 +305,9 @@ class Dispatch:
         if self.lines.sort_out(suspended_spots(self.lines) if self.lines.queues else set()):
             self.assigner.alive.clear()
             self.assigner.later.clear()
+
+    def _may_promise(self, item: Item) -> bool:
+        return self.heads or (item.reserve and self._may_reserve())
 
     def _may_reserve(self) -> bool:
         return self.reservations < self.most

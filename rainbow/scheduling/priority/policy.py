@@ -230,6 +230,8 @@ class Priority:
 
 def own_view(view: View) -> View:
     """Return a view with the memory that is this policy's own."""
+    if not view.memory:
+        return view
     own = view.memory.get(NAME)
     return replace(view, memory=own if isinstance(own, Mapping) else {})
 

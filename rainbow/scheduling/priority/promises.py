@@ -110,7 +110,7 @@ def renewed(
 ) -> tuple[tuple[Promise, ...], tuple[Broken, ...]]:
     """Return the promises that hold after a run, and those that do not: of (item, its grant, whether it starts)."""
     before, decided = {one.key: one for one in view.promises}, list(decided)
-    making, now = are_made(settings), basis(settings)
+    making = are_made(settings)
     promises, broken = [], []
     for item, grant, starts in decided:
         if starts or (grant is None and not before):
@@ -125,7 +125,8 @@ def renewed(
             promises.append(replace(old, at=reserved.start, until=reserved.end, booking=reserved.booking))
         elif reserved is not None:
             at, until = reserved.start, reserved.end
-            promises.append(Promise(*key_of(item), at, view.now, at, until, reserved.booking, now, fault))
+            now, by = view.now, basis(settings)
+            promises.append(Promise(*key_of(item), at, now, at, until, reserved.booking, by, fault))
     return tuple(promises), tuple(broken)
 
 
