@@ -46,6 +46,7 @@ def test_room_of_many_steps_has_64_and_never_says_more_than_is_free(held):
     made = room(workers(60, 60, 60), *held)
     assert len(made.times) <= 64
     assert made.times[0] == NOW
+    assert starts([made], 180, 10, core=1)[0] < inf, "when all has ended there is room for a job of everything"
     for at in np.arange(NOW, NOW + 600, 3.0):
         busy = [use for use in held if use.start <= at < use.end]
         idle = {"n0", "n1", "n2"} - {name for use in busy for name in use.placement}

@@ -156,9 +156,7 @@ def _thinned(times: Floats) -> list[int]:
         while chosen[-1] + 1 < len(times):
             away = (times[chosen[-1]] - times[0]) * spread
             following = max(chosen[-1] + 1, int(np.searchsorted(times, times[0] + away)))
-            if following >= len(times):
-                break
-            chosen.append(following)
+            chosen.append(min(following, len(times) - 1))  # the last step, when all has ended, is never merged
             if len(chosen) > STEPS:
                 break
         if len(chosen) <= STEPS:
