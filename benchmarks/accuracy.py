@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from itertools import islice
 from math import inf, log, nan, pi, sin
 from pathlib import Path
@@ -172,7 +173,8 @@ TRIALS = (
 
 
 def turning_out(folder: Path = TRACES) -> None:
-    """Print how the forecasts of each trace turn out under each policy."""
+    """Print how predictions of run times, and the forecasts of each trace under each policy, turn out."""
+    predicting(folder)
     heading("forecasts at submit; targets 0.75 to 0.90, -0.15 to 0.15", *COLUMNS)
     for name, cores, together, jobs, *rest in TRIALS:
         path = folder / f"{name}.swf.gz"
@@ -189,6 +191,28 @@ def turning_out(folder: Path = TRACES) -> None:
             row(name[:12], policy, found.counted, *(f"{one:.2f}" for one in (found.inside, found.near, found.bias)))
 
 
+def predicting(folder: Path = TRACES) -> None:
+    """Print how far predicted lengths are from what ran, beside the rival: the limits that users state."""
+    heading("run times of LCG-2005, s; target: a median error below a tenth of the limits'", *PREDICTED)
+    path = folder / "LCG-2005.swf.gz"
+    if not path.exists():
+        print(f"no {path}")
+        return
+    arrivals = [one for one in islice(read_trace(path), 20_000) if one.limit]
+    learned, errors, near = Learned({one.id: one for one in arrivals}), list[tuple[float, float]](), [0, 0]
+    ends: list[tuple[float, str, float]] = []
+    for one in arrivals:
+        while ends and ends[0][0] <= one.submit:
+            learned.ended(*heappop(ends)[1:])
+        heappush(ends, (one.submit + one.run, one.id, one.run))
+        told = length_of(Known(learned.recent), learned._key(one.id), one.limit).seconds, one.limit
+        errors.append((abs(told[0] - one.run), abs(told[1] - one.run)))
+        near = [n + (max(one.run, 1) / 2 <= t <= 2 * max(one.run, 1)) for n, t in zip(near, told, strict=True)]
+    for which, own, within in zip(("predicted", "limit"), zip(*errors, strict=True), near, strict=True):
+        row(which, len(arrivals), median(own), f"{within / len(arrivals):.2f}")
+
+
+PREDICTED = ("by", "jobs", "median error", "within 2")
 COLUMNS = ("trace", "policy", "forecasts", "inside 80 %", "factor of 2", "bias")
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
+from math import log
 from pathlib import Path
 from statistics import median
 
@@ -19,6 +20,8 @@ from benchmarks.priority import view as view_of
 from benchmarks.priority import workers
 from benchmarks.timing import as_served, heading, once, row
 from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, room_of, stacked
+from rainbow.forecast.forecast import score
+from rainbow.forecast.one_pass import Space, one_pass
 from rainbow.forecast.room import Use
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
 from rainbow.service.core.outlook import Outlook, Told
@@ -26,7 +29,7 @@ from tests.conftest import ADMIN, Api, Clock, grid, jobspec, open_service_at
 
 CORES, WORKERS, CANDIDATES = 8, 100, 1_000
 VARIABLES = ("queue.waiting_tasks", "eta.finish")
-PAIRS, WARMING = 150, 10
+PAIRS, WARMING, PROBES = 150, 10, 100
 QUEUES = (300, 1_000)
 WHOLE = Bounds(plans=100_000, horizon=1e9)
 
@@ -94,6 +97,27 @@ def forecasting() -> None:
             row(name, waiting, *spent, *parts)
 
 
+def probing() -> None:
+    """Print how often a room of 64 steps says a start within a factor of 2 of the one in the whole diagram."""
+    heading(
+        "starts by a room of 64 steps; target 0.9 within a factor of 2", "waiting", "probes", "within 2", "too early"
+    )
+    rng, now = random.Random(3), 0.0
+    for waiting in (100, *QUEUES):
+        of = queue(waiting, discipline="easy")
+        uses = [Use(run.placement, run.started, run.until / 2) for run in of.runs]
+        order = [(job, job.gangs[0]) for job in of.jobs]
+        uses += one_pass(of, lambda job, gang: Lengths().of(job, gang).seconds, order, uses).booked
+        rooms, scores = stacked([room_of(of.workers, {}, uses, now)]), list[float]()
+        for _ in range(PROBES):
+            slots, seconds = rng.randint(1, 64), rng.uniform(60, 20_000)
+            told = float(eta(rooms, slots, {"core": 1}, np.array([seconds]), now)[0][0])
+            gang = GangView("probe", 0, ("probe",), "probe", seconds, (SlotsView("s", {"core": 1}, slots, slots),))
+            scores.append(score(Space(of, uses).book(gang, seconds), told))
+        within = sum(abs(one) <= log(2) for one in scores) / PROBES
+        row(waiting, PROBES, f"{within:.2f}", f"{sum(one > log(2) for one in scores) / PROBES:.2f}")
+
+
 def arriving() -> None:
     """Print what it costs to ask when a job would start on many clusters, and to book it on one."""
     heading("ETAs by rooms of 64 steps, ms", "clusters", "eta p50", "booking")
@@ -154,6 +178,7 @@ def _most(times: Sequence[float]) -> float:
 def main() -> None:
     """Run all."""
     forecasting()
+    probing()
     arriving()
     submitting()
 
