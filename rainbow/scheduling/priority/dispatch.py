@@ -125,10 +125,8 @@ class Dispatch:
         return self.outcomes
 
     def _decide(self, item: Item) -> Outcome:
-        if item.asks.fault:
-            return Outcome(item, FAULTY)
-        if (self.most_of_user or item.asks.tasks_at_once) and self._limited(item):
-            return Outcome(item, LIMITED)
+        if item.asks.fault or self._limited(item):
+            return Outcome(item, FAULTY if item.asks.fault else LIMITED)
         if self.entered is not None and (kept := self._as_promised(self.entered, item)):
             return kept
         if self.blocked:
@@ -264,6 +262,8 @@ class Dispatch:
     def _limited(self, item: Item) -> bool:
         """Return whether an owner's jobs or a job's tasks that run are as many as may."""
         most, together = self.most_of_user, item.asks.tasks_at_once
+        if not (most or together):
+            return False
         if most and item.job.id not in self.running and self.by_user[item.user] >= most:
             return True
         return bool(together) and self.tasks[item.job.id] + len(item.gang.tasks) > together
