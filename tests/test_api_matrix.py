@@ -32,6 +32,8 @@ BODIES: dict[str, Any] = {
     "batch": {"jobs": [{"jobspec": jobspec()}]},
     "token": {"clusters": ["oak"]},
     "reservation": EXAMPLES["reservations.create"],
+    "diff": EXAMPLES["jobs.policy_diff"],
+    "check": {"policy": "load_based"},
     "account": {"shares": 3},
     "qos": {"priority": 3},
 }

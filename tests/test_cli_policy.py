@@ -170,10 +170,13 @@ def test_recorded_jobs_are_replayed_and_compared(url: str, tmp_path: Path) -> No
     assert "replay matches the recorded decision exactly" in shown.stdout
     result = run("policy", "diff", dearest, cheapest, "--url", url, "--token", ADMIN, "-o", "json")
     found = json.loads(result.stdout)
-    assert found["moved"] == [{"id": one, "old": "oak", "new": "elm"} for one in made[::-1]]
+    assert found["moved"] == [{"id": one, "old": "oak", "new": "elm", "step": "select first"} for one in made[::-1]]
     assert found["sums"]["price"] == {"old": {"sum": 60.0, "jobs": 3}, "new": {"sum": 30.0, "jobs": 3}}
     limited = run("policy", "diff", dearest, cheapest, "--url", url, "--token", ADMIN, "--limit", "2", "-o", "json")
     assert json.loads(limited.stdout)["decisions"] == 2
+    beside = run("policy", "diff", cheapest, "--url", url, "--token", ADMIN, "-o", "json")  # the server's own rules
+    assert {one["new"] for one in json.loads(beside.stdout)["moved"]} <= {"elm"}
+    assert json.loads(beside.stdout)["sums"]["price"]["new"] == {"sum": 30.0, "jobs": 3}
     refused = run("policy", "diff", dearest, cheapest, "--url", url, "--token", tokens)
     assert refused.exit_code == Exit.NOT_ALLOWED
 

@@ -26,6 +26,8 @@ BODIES = {
     "jobs.submit": "Submission",
     "jobs.match": "Question",
     "jobs.eta_of_jobspec": "Question",
+    "jobs.policy_diff": "PolicyDiff",
+    "jobs.policy_check": "PolicyCheck",
     "batch.submit": "Batch",
     "agents.receive": "Receive",
     "agents.accept": "Accept",

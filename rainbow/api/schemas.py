@@ -239,6 +239,8 @@ EXAMPLES: dict[str, Any] = {
     "jobs.submit": {"jobspec": JOBSPEC, "name": "hello", "requestor": "ann"},
     "jobs.match": {"jobspec": JOBSPEC},
     "jobs.eta_of_jobspec": {"jobspec": JOBSPEC},
+    "jobs.policy_diff": {"config": "scheduler: {algorithms: {selection: {name: random}}}", "limit": 500},
+    "jobs.policy_check": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
     "clusters.plan": {"jobs": [{"jobspec": JOBSPEC, "count": 3}], "workers": {"n0": "OFFLINE"}},
     "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
     "agents.receive": {"agent": "a", "max": 4, "wait": 0},
@@ -444,6 +446,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         settings={"type": "object"},
         workers={"type": "object", "additionalProperties": {"enum": ["READY", "OFFLINE", "LOST", "DRAINING"]}},
     ),
+    "PolicyDiff": _closed(["config"], config={"type": "string"}, limit=COUNT),
+    "PolicyCheck": _closed([], config={"type": "string"}, policy=SOME, settings={"type": "object"})
+    | {"oneOf": [{"required": ["config"]}, {"required": ["policy"]}]},
     "Problem": _object(
         ["type", "title", "status", "code", "detail"],
         type={"type": "string", "format": "uri"},

@@ -51,6 +51,7 @@ from rainbow.service.core.counters import gauge
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.reload import Configuration, Watch
 from rainbow.service.core.settings import Server
+from rainbow.service.queries.fleet import follow
 from rainbow.service.scheduler.loop import Loop
 
 
@@ -266,6 +267,7 @@ def work(told: Served, listener: socket.socket) -> None:
     service = open_service(told.database, settings, told.config)
     app = create_app(service)
     start(service, told.config, settings, scheduler=told.scheduler)
+    follow(service)
     # what was made of the store stays: collecting garbage need not go through all of it again and again
     gc.collect()
     gc.freeze()

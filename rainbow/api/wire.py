@@ -263,6 +263,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     },
     "nodes.summary": {"top": {"type": "integer", "minimum": 0, "maximum": 1000}},
     "jobs.decisions": {**PAGE, "matched": {"type": "string"}},
+    "nodes.series": {"cluster": {"type": "string"}},
     "clusters.forecast": {"limit": PAGE["limit"], "after": {"type": "string"}},
     "events.stream": {
         "follow": {"type": "boolean"},

@@ -22,9 +22,22 @@ class Figures:
         """Count what all clusters have; `first` names `top` of those that need their operator, and why."""
         return self._get("/v1/summary", top=top)
 
+    def series(self, cluster: str | None = None) -> dict[str, Any]:
+        """Return jobs that wait, run and started, and nodes in use, every two minutes of the last 24 hours."""
+        return self._get("/v1/series", cluster=cluster)
+
     def job_counts(self, by: str = "state") -> dict[str, int]:
         """Count the jobs that have not ended `by` state, cluster, requestor or reason."""
         return cast("dict[str, int]", self._get("/v1/jobs:counts", by=by)["counts"])
+
+    def policy_diff(self, config: str, limit: int = 500) -> dict[str, Any]:
+        """Decide the last decisions again under the text of a configuration; nothing is changed. For the admin."""
+        return cast("dict[str, Any]", self._calls.call("POST", "/v1/policy:diff", {"config": config, "limit": limit}))
+
+    def policy_check(self, policy: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Check the settings of a scheduling policy at the server, which may have others installed."""
+        body = {"policy": policy, "settings": settings}
+        return cast("dict[str, Any]", self._calls.call("POST", "/v1/policy:check", body))
 
     def nodes(self) -> list[dict[str, Any]]:
         """Count the workers of the clusters you see by state: what is free of them, and what there is."""

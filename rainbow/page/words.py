@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from math import isfinite
 from typing import Any
 
@@ -17,6 +18,7 @@ BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
 LONGEST = 200  # characters of a name that are shown
 LONGEST_LINE = 2_000
+MOST_DRAWN = 120  # points of a line
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
@@ -90,6 +92,25 @@ def when(value: object, short: bool = True) -> str:
     )
 
 
+def lines(values: Sequence[float | None], width: int, height: int) -> list[str]:
+    """Return the lines that draw values over time, one for each stretch that is known; the highest of some are drawn.
+
+    >>> lines([0, 2, None, 1, 1], 40, 12)
+    ['0,10 10,2', '30,6 40,6']
+    """
+    step = max(1, -(-len(values) // MOST_DRAWN))
+    drawn = [
+        max((one for one in values[k : k + step] if one is not None), default=None)
+        for k in range(0, len(values), step)
+    ]
+    top, wide = max((one for one in drawn if one), default=1), width / max(1, len(drawn) - 1)
+    places = [
+        None if one is None else f"{k * wide:.4g},{height - 2 - (height - 4) * one / top:.4g}"
+        for k, one in enumerate(drawn)
+    ]
+    return [" ".join(filter(None, known)) for is_gap, known in groupby(places, lambda one: one is None) if not is_gap]
+
+
 def ahead(value: object, now: float) -> str:
     """Write when something is expected: what a forecast said for a time that is over can come at any moment."""
     at = seconds(value)
@@ -142,6 +163,7 @@ def percent(part: float) -> str:
 
 
 FILTERS = {
+    "lines": lines,
     "clean": clean,
     "output": output,
     "count": count,

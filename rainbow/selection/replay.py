@@ -7,8 +7,9 @@ change what the states of later decisions say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rainbow.errors import SelectionError
@@ -48,11 +49,12 @@ class RecordedDecision:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job that two sets of rules place differently; None: nowhere."""
+    """A job that two sets of rules place differently; None: nowhere. `step`: what drops the old one."""
 
     id: str
     old: str | None
     new: str | None
+    step: str = ""
 
 
 @dataclass(slots=True)
@@ -91,14 +93,38 @@ def compare(decisions: Iterable[RecordedDecision], old: Rules, new: Rules) -> Co
         choices = redecide(recorded, old), redecide(recorded, new)
         found.decisions += 1
         if choices[0].cluster != choices[1].cluster:
-            found.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster))
+            found.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster, _parting(*choices)))
         for which, choice in enumerate(choices):
             for name, value in choice.values.get(choice.cluster or "", {}).items():
                 found.sums.setdefault(name, (Sum(), Sum()))[which].add(value)
     return found
 
 
+def _parting(old: Choice, new: Choice) -> str:
+    """Return the first step of the new rules that drops what the old ones chose."""
+    dropped = (f"{step.step} {step.argument}" for step in new.steps if old.cluster not in step.survivors)
+    return next(dropped, new.reason)
+
+
 # ── as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def written(found: Comparison) -> dict[str, Any]:
+    """Write a comparison; `gained`: jobs that each cluster gains and loses."""
+    gained: Counter[str] = Counter(one.new for one in found.moved if one.new)
+    gained.subtract(one.old for one in found.moved if one.old)
+    sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(found.sums.items())}
+    return {
+        "decisions": found.decisions,
+        "moved": [asdict(one) for one in found.moved],
+        "refused": sum(one.new is None for one in found.moved),
+        "gained": {name: jobs for name, jobs in gained.most_common() if jobs},
+        "sums": sums,
+    }
+
+
+def _sum(found: Sum) -> dict[str, Any]:
+    return {"sum": found.total, "jobs": found.jobs}
 
 
 def read_recorded(document: Any, pointer: str = "") -> RecordedDecision:

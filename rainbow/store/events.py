@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.state_machine import JobState
 from rainbow.store.pages import MOST_RANGES, first_of
 from rainbow.store.schema import changes, events, together
 
@@ -74,6 +75,13 @@ def after(
         found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
         query = query.where(events.c.number.in_(found))
     return [EventRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def count_starts(connection: sa.Connection, number: int) -> dict[str, int]:
+    """Return {cluster id: how many jobs have begun to run} after an event."""
+    begun = events.c.facts["state"].as_string() == str(JobState.RUNNING)
+    chosen = sa.select(events.c.cluster_id, sa.func.count()).where(events.c.number > number, events.c.kind == "job")
+    return {row[0]: row[1] for row in connection.execute(chosen.where(begun).group_by(events.c.cluster_id))}
 
 
 def forget(connection: sa.Connection, before: float, most: int) -> int:

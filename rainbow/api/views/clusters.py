@@ -46,6 +46,16 @@ def summary() -> Any:
     return jsonify(fleet.written(fleet.summary(service(), who(), int(text))))
 
 
+@nodes.get("/series")
+def series() -> Any:
+    """Return waiting and running jobs, nodes in use and jobs started, every two minutes of the last 24 hours.
+
+    Of one `cluster`, or of all together; null where nothing is known. A server keeps them in memory.
+    """
+    found = fleet.series(service(), who(), request.args.get("cluster"))
+    return jsonify({**found, "from": rfc3339(found["from"])})
+
+
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
 
 

@@ -296,6 +296,27 @@ def decisions() -> Any:
     return jsonify(decisions=listed, next=following)
 
 
+@jobs.post("/policy:diff")
+def policy_diff() -> Any:
+    """Decide the last decisions again under the rules of a configuration; nothing is changed.
+
+    `config` is its text; `limit` counts decisions, the newest first. After 2 s the answer is `cut`. Needs the admin
+    token.
+    """
+    asking, body = who(), read_mapping("PolicyDiff")
+    return jsonify(ledger.tried(service(), asking, body["config"], body.get("limit", 500)))
+
+
+@jobs.post("/policy:check")
+def policy_check() -> Any:
+    """Check a configuration, or the settings of a scheduling policy: 422 says where they are wrong.
+
+    Needs the admin token or a cluster's secret.
+    """
+    asking = who()
+    return jsonify(ledger.checked(asking, read_mapping("PolicyCheck")))
+
+
 @jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
     """Suspend a job: running tasks stop in place and keep their resources, waiting tasks do not start."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -209,21 +210,37 @@ def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 # ── all clusters ──
 
 COUNTED = ("state", "cluster", "requestor", "reason")
+DRAWN = ("waiting", "running", "nodes", "started")
 KINDS = ("completed", "failed", "running")
 
 
 @click.command()
 @click.option("--top", type=click.IntRange(0), help="Name so many clusters (40).")
+@click.option("--history", is_flag=True, help="Show the last 24 hours, noted every two minutes, instead.")
+@click.option("--cluster", help="With --history: of this cluster alone.")
 @click.option("--jobs-by", type=click.Choice(COUNTED), help="Count the jobs that have not ended by this instead.")
 @printer.output_option
 @with_tokens
-def fleet(client: Client, top: int | None, jobs_by: str | None, output: str) -> None:
+def fleet(
+    client: Client, top: int | None, history: bool, cluster: str | None, jobs_by: str | None, output: str
+) -> None:
     """Count clusters, workers and jobs; name the clusters that need you first, and why."""
-    if jobs_by:
+    if history:
+        told = client.series(cluster)
+        table = printer.table(["TIME", *map(str.upper, DRAWN)], _points(told))
+        printer.show(output, told, lambda console: console.print(table))
+    elif jobs_by:
         counts = client.job_counts(jobs_by)
         printer.show(output, counts, lambda console: console.print(printer.facts(counts or {"jobs": 0})))
     else:
         _show(client.summary(top), output)
+
+
+def _points(told: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    begin = datetime.fromisoformat(told["from"]).timestamp()
+    for k, figures in enumerate(zip(*(told[key] for key in DRAWN), strict=True)):
+        if figures[0] is not None:
+            yield printer.when(begin + k * told["every"]), *figures
 
 
 def _show(told: dict[str, Any], output: str) -> None:

@@ -20,7 +20,7 @@ from rainbow.errors import InputError, PolicyError, SelectionError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.scheduling import policies
 from rainbow.selection.cases import Outcome, read_trials, run
-from rainbow.selection.replay import Comparison, Rules, Sum, compare, read_recorded
+from rainbow.selection.replay import Rules, compare, read_recorded, written
 from rainbow.text import some
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -118,7 +118,7 @@ def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
 
 @policy.command()
 @click.argument("old", type=FILE)
-@click.argument("new", type=FILE)
+@click.argument("new", type=FILE, required=False)
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -135,19 +135,30 @@ def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
 @printer.output_option
 @with_tokens
 def diff(
-    client: Client, old: Path, new: Path, limit: int, cluster: str | None, decisions: Path | None, output: str
+    client: Client, old: Path, new: Path | None, limit: int, cluster: str | None, decisions: Path | None, output: str
 ) -> None:
     """Compare two configurations on recorded jobs: which jobs would go to a different cluster, and the change in
-    totals such as cost.
+    totals such as cost. With one FILE the server compares it with its own rules, for 2 s at most.
 
     Needs the admin token, or --decisions. Every job is decided by itself, with the states of its time.
     """
-    both = rules_of(old), rules_of(new)
+    if new is None:
+        if cluster or decisions:
+            raise click.UsageError("--cluster and --decisions need OLD and NEW")
+        with naming(old):
+            told = client.policy_diff(text_of(old), min(limit, 1000))
+    else:
+        told = _compared((rules_of(old), rules_of(new)), decisions, client, cluster, limit)
+    printer.show(output, told, lambda console: _draw(console, told))
+
+
+def _compared(
+    both: tuple[Rules, Rules], decisions: Path | None, client: Client, cluster: str | None, limit: int
+) -> dict[str, Any]:
     matched = sorted({name for rules in both for name in rules.matched})
     found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster, matched=matched)
     recorded = (read_recorded(one) for one in islice(_listed(found), limit))
-    comparison = compare(recorded, *both)
-    printer.show(output, _written(comparison), lambda console: _draw(console, comparison))
+    return written(compare(recorded, *both))
 
 
 def _listed(found: Any) -> Iterable[Any]:
@@ -157,23 +168,16 @@ def _listed(found: Any) -> Iterable[Any]:
     return listed
 
 
-def _written(comparison: Comparison) -> dict[str, Any]:
-    moved = [{"id": one.id, "old": one.old, "new": one.new} for one in comparison.moved]
-    sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(comparison.sums.items())}
-    return {"decisions": comparison.decisions, "moved": moved, "sums": sums}
-
-
-def _sum(found: Sum) -> dict[str, Any]:
-    return {"sum": found.total, "jobs": found.jobs}
-
-
-def _draw(console: Console, comparison: Comparison) -> None:
-    rows = [[one.id, one.old, one.new] for one in comparison.moved]
+def _draw(console: Console, told: Mapping[str, Any]) -> None:
+    rows = [[one["id"], one["old"], one["new"]] for one in told["moved"]]
     if rows:
         console.print(printer.table(["JOB", "OLD", "NEW"], rows))
-    sums = [[name, old.total, old.jobs, new.total, new.jobs] for name, (old, new) in sorted(comparison.sums.items())]
+    sums = [
+        [name, *(one[of][key] for of in ("old", "new") for key in ("sum", "jobs"))]
+        for name, one in told["sums"].items()
+    ]
     if sums:
         console.print(printer.table(["TOTAL", "OLD", "JOBS", "NEW", "JOBS"], sums))
     console.print(
-        f"{some(comparison.decisions, 'decision')} compared, {len(comparison.moved)} would choose a different cluster"
+        f"{some(told['decisions'], 'decision')} compared, {len(told['moved'])} would choose a different cluster"
     )

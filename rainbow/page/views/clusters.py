@@ -37,7 +37,8 @@ def fleet() -> Any:
     """Show all clusters, and first those that need their operator."""
     told = fleet_queries.summary(service(), who(), TOP)
     tiles = [_tile(one) for one in told["tiles"]]
-    return render("fleet.html", here="fleet", fleet=told, tiles=tiles, small=len(tiles) > SMALL)
+    series = fleet_queries.series(service(), who())
+    return render("fleet.html", here="fleet", fleet=told, tiles=tiles, small=len(tiles) > SMALL, series=series)
 
 
 def _tile(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -103,6 +104,7 @@ def cluster(name: str) -> Any:
         tab=tab,
         tabs=TABS,
         owns=_owns(name),
+        series=fleet_queries.series(service(), who(), name),
         **_PARTS[tab](name),
     )
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 from flask import redirect, request
 
-from rainbow.errors import Forbidden, InputError, RainbowError
+from rainbow.errors import InputError, RainbowError
 from rainbow.page.frame import guarded, looks, page, render, service, session, who
 from rainbow.page.views.jobs import drawn
-from rainbow.selection.replay import Comparison, RecordedDecision, Rules, compare, read_recorded, redecide
-from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement
 from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import forecasts
 from rainbow.store import jobs as job_store
-from rainbow.store.pages import Filter
 
 MOST_CLUSTERS = 50
 DECISIONS = (100, 500, 1_000)
-PIECE = 100  # decisions read at once
-SECONDS = 2.0  # that a comparison may take
 SHOWN = 50  # jobs that would go elsewhere
 EXAMPLE = """\
 version: 1
@@ -110,17 +103,14 @@ def submitted() -> Any:
 @guarded
 def priorities() -> Any:
     """Ask for priorities, beginning with those there are."""
-    return render("try.html", here="try", text=_written(_now()), limits=DECISIONS, limit=DECISIONS[1])
+    return render("try.html", here="try", text=_written(), limits=DECISIONS, limit=DECISIONS[1])
 
 
-def _now() -> Rules:
-    return Rules(service().settings.selector, service().settings.selector_options)
-
-
-def _written(rules: Rules) -> str:
+def _written() -> str:
     if not who().admin:
         return ""
-    selection = {"name": rules.selector, **({"options": dict(rules.options)} if rules.options else {})}
+    options = dict(service().settings.selector_options)
+    selection = {"name": service().settings.selector, **({"options": options} if options else {})}
     return str(yaml.safe_dump({"scheduler": {"algorithms": {"selection": selection}}}, sort_keys=False))
 
 
@@ -129,72 +119,11 @@ def _written(rules: Rules) -> str:
 @looks
 def compared() -> Any:
     """Decide the last decisions again under other priorities; nothing is changed."""
-    if not who().admin:
-        raise Forbidden("recorded decisions need the admin token")
-    text = request.form.get("config", "").replace("\r\n", "\n")
-    limit = (
-        int(request.form.get("limit", "500")[:4]) if request.form.get("limit", "500").isdecimal() else DECISIONS[1]
-    )
+    text, wanted = request.form.get("config", "").replace("\r\n", "\n"), request.form.get("limit", "")[:4]
+    limit = int(wanted) if wanted.isdecimal() else DECISIONS[1]
     shown: dict[str, Any] = {"here": "try", "text": text, "limits": DECISIONS, "limit": limit}
     try:
-        read = settings_of(text)
-        rules = Rules(read.selector, read.selector_options)
-        found, kept = _compared(rules, min(limit, DECISIONS[-1]))
+        found = ledger.tried(service(), who(), text, limit)
     except InputError as fault:
         return render("try.html", 422, **shown, fault=fault)
-    return render("try.html", **shown, found=_told(found, kept, rules), warnings=read.warnings)
-
-
-def _compared(rules: Rules, limit: int) -> tuple[Comparison, dict[str, RecordedDecision]]:
-    kept: dict[str, RecordedDecision] = {}
-    end = service().monotonic() + SECONDS
-
-    def decisions() -> Iterator[RecordedDecision]:
-        for one in islice(_recorded(rules.matched), limit):
-            if service().monotonic() > end:
-                return
-            kept[one.id] = one
-            yield one
-
-    return compare(decisions(), _now(), rules), kept
-
-
-def _recorded(matched: Collection[str]) -> Iterator[RecordedDecision]:
-    cursor: str | None = None
-    while True:
-        found, cursor = ledger.listing(service(), who(), Filter(before=cursor, limit=PIECE), matched)
-        yield from map(read_recorded, found)
-        if cursor is None:
-            return
-
-
-def _told(found: Comparison, kept: Mapping[str, RecordedDecision], rules: Rules) -> dict[str, Any]:
-    gained: Counter[str] = Counter(one.new for one in found.moved if one.new)
-    gained.subtract(one.old for one in found.moved if one.old)
-    parts = [(one, _part(kept[one.id], rules)) for one in found.moved[:SHOWN]]
-    sums = [
-        {
-            "name": name,
-            "old": old.total,
-            "new": new.total,
-            "change": (new.total / old.total - 1) if old.total else None,
-        }
-        for name, (old, new) in sorted(found.sums.items())
-    ]
-    return {
-        "decisions": found.decisions,
-        "moved": len(found.moved),
-        "refused": sum(one.new is None for one in found.moved),
-        "parts": parts,
-        "gained": [(name, n) for name, n in gained.most_common() if n],
-        "sums": sums,
-    }
-
-
-def _part(recorded: RecordedDecision, rules: Rules) -> str:
-    """Return the first step of the new rules that drops what the old ones chose."""
-    old, new = redecide(recorded, _now()).cluster, redecide(recorded, rules)
-    for step in new.steps:
-        if old not in step.survivors:
-            return f"{step.step} {step.argument}"
-    return new.reason
+    return render("try.html", **shown, found=found, most=SHOWN)

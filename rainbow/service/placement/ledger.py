@@ -12,16 +12,20 @@ kept once for all jobs that share them (store/jobs.py): the candidates of equal 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import islice, repeat, takewhile
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden
+from rainbow.errors import Conflict, Forbidden, TooMany
 from rainbow.matching import candidates_of, match, names_of
+from rainbow.scheduling import policies
 from rainbow.selection import Choice, Step, matched_read, reads_states
-from rainbow.selection.replay import Rules, read_recorded, redecide
+from rainbow.selection.replay import RecordedDecision, Rules, compare, read_recorded, redecide
+from rainbow.selection.replay import written as replay_written
 from rainbow.selection.variables import matched_values
+from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import Part, StatesRead, aged, revision_of
 from rainbow.service.placement.match_cache import TOLD
@@ -290,3 +294,58 @@ def _inputs(decision: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[
 def _parameters(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(reading(connection, job_id).request.parameters, default=str))
     return found
+
+
+# ── other rules ──
+
+MOST_TRIED, PIECE = 1_000, 100  # decisions of a comparison, and those read at once
+SECONDS = 2.0  # that a comparison may take
+
+
+class Turn:
+    """Who compares: one at a time, so that comparisons never take more than one thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def tried(service: Service, who: Caller, config: str, limit: int) -> dict[str, Any]:
+    """Decide the last decisions again under the rules of a configuration; nothing is changed.
+
+    `cut`: the SECONDS were over before so many decisions were compared.
+    """
+    if not who.admin:
+        raise Forbidden("recorded decisions need the admin token")
+    read, end, turn = settings_of(config), service.monotonic() + SECONDS, service.state(Turn).lock
+    if not turn.acquire(blocking=False):
+        raise TooMany("another comparison is running; try again in 2 s", retry_after=2, limit="comparisons")
+    rules = Rules(read.selector, read.selector_options)
+    try:
+        chosen = islice(_recorded(service, who, rules.matched), min(limit, MOST_TRIED))
+        decisions = takewhile(lambda _: service.monotonic() < end, chosen)
+        now = Rules(service.settings.selector, service.settings.selector_options)
+        found = compare(decisions, now, rules)
+    finally:
+        turn.release()
+    return {**replay_written(found), "cut": service.monotonic() >= end, "warnings": [*read.warnings]}
+
+
+def _recorded(service: Service, who: Caller, matched: Collection[str]) -> Iterator[RecordedDecision]:
+    cursor: str | None = None
+    while True:
+        found, cursor = listing(service, who, Filter(before=cursor, limit=PIECE), matched)
+        yield from map(read_recorded, found)
+        if cursor is None:
+            return
+
+
+def checked(who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the rules of a configuration, or a scheduling policy's settings; the fault says where they are wrong."""
+    if not (who.admin or who.secrets):
+        raise Forbidden("the admin token or a cluster's secret is required")
+    if "config" in body:
+        read = settings_of(body["config"])
+        rules = {"name": read.selector, "options": dict(read.selector_options)}
+        return {"selector": rules, "warnings": [*read.warnings]}
+    settings = policies.get(body["policy"]).check(body.get("settings") or {})
+    return {"policy": body["policy"], "settings": dict(settings)}

@@ -1,4 +1,4 @@
-"""All clusters at a glance: how each is, what waits there, and which needs its operator first.
+"""All clusters at a glance: how each is, what waits there, which needs its operator first, and the last 24 hours.
 
 Each cluster's counts are kept in memory with the number of its last news; a question reads those again that have had
 news since. All who ask share them, so that a hundred viewers cost what one costs.
@@ -7,26 +7,34 @@ news since. All who ask share them, so that a hundred viewers cost what one cost
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import structlog
+
+from rainbow.errors import RainbowError
 from rainbow.service.agents.liveness import Departed, departed
 from rainbow.service.clusters.inventory import cluster_state
+from rainbow.service.core.access import Caller, visible_cluster
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import WorkerState
-from rainbow.store import jobs, pages, statistics, workers
+from rainbow.store import events, jobs, pages, statistics, workers
 from rainbow.store.statistics import Live
 from rainbow.text import natural, rfc3339, some
 
 if TYPE_CHECKING:
-    from rainbow.service.core.access import Caller
     from rainbow.service.core.service import RegisteredCluster, Service
 
 SHARE = 0.1  # of a core that counting again and again may take
 STALE = 15.0  # seconds after which all are read again: another process may have changed them
+EVERY, POINTS = 120.0, 720  # seconds between two points of a series, and how many are kept
+FIGURES = ("waiting", "running", "nodes", "started")  # jobs, jobs, nodes that jobs hold, jobs since the point before
 BROKEN = {WorkerState.LOST, WorkerState.QUARANTINED}
+log = structlog.get_logger("rainbow.fleet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,3 +200,76 @@ def job_counts(service: Service, who: Caller, by: str) -> dict[str, int]:
     """Count the jobs that exist for the caller and have not ended, by state, cluster, requestor or reason."""
     with service.store.read() as connection:
         return pages.count_live_by(connection, who.visible, who.own, by)
+
+
+# ── the last 24 hours ──
+
+
+class Series:
+    """FIGURES of each cluster and of all, EVERY two minutes: in memory, since this process began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._slots = np.full(POINTS, -1, np.int64)  # the number of the two minutes that each point is of
+        self._known: dict[str, np.ndarray[Any, Any]] = {ALL: _unknown()}
+        self._number = -1  # of the last event that was looked at
+
+    def take(self, service: Service) -> None:
+        """Note the figures of now."""
+        counts = service.state(Tally).read(service)
+        with service.store.read() as connection:
+            number = events.last(connection)
+            started = events.count_starts(connection, self._number) if self._number >= 0 else {}
+        slot = int(service.clock() // EVERY)
+        with self._lock:
+            self._known = {one: self._known[one] if one in self._known else _unknown() for one in (ALL, *counts)}
+            for one, cluster in counts.items():
+                live = cluster.live
+                self._known[one][slot % POINTS] = live.waiting, live.running, live.nodes, started.get(one, 0)
+            self._known[ALL][slot % POINTS] = np.sum(
+                [self._known[one][slot % POINTS] for one in counts] or [[0] * 4], 0
+            )
+            self._slots[slot % POINTS], self._number = slot, number
+
+    def of(self, ids: Collection[str], now: float) -> tuple[float, dict[str, list[int | None]]]:
+        """Return when the first point was, and the sums over these clusters by figure; None: nothing is known."""
+        last = int(now // EVERY)
+        wanted = np.arange(last - POINTS + 1, last + 1)
+        with self._lock:
+            rows = [self._known[one][wanted % POINTS] for one in ids if one in self._known]
+            is_known = self._slots[wanted % POINTS] == wanted
+        first = int(is_known.argmax()) if is_known.any() else POINTS
+        sums = np.nansum(rows or [np.zeros((POINTS, len(FIGURES)))], axis=0)
+        told = [
+            [int(one) if known else None for one, known in zip(column, is_known, strict=True)] for column in sums.T
+        ]
+        return float(wanted[0] + first) * EVERY, {name: row[first:] for name, row in zip(FIGURES, told, strict=True)}
+
+
+def _unknown() -> np.ndarray[Any, Any]:
+    return np.full((POINTS, len(FIGURES)), np.nan, np.float32)
+
+
+def series(service: Service, who: Caller, name: str | None = None) -> dict[str, Any]:
+    """Return the last 24 hours of a cluster, or of all that the caller sees together."""
+    if name is not None:
+        with service.store.read() as connection:
+            ids = [visible_cluster(connection, who, name).id]
+    else:
+        ids = [ALL] if who.admin else [one.id for one in service.catalogue.values() if who.sees(one.id)]
+    begin, figures = service.state(Series).of(ids, service.clock())
+    return {"cluster": name, "from": begin, "every": EVERY, **figures}
+
+
+def follow(service: Service) -> None:
+    """Note the figures every two minutes, in a thread of its own, until the service ends."""
+    threading.Thread(target=_follow, args=(service,), name="series", daemon=True).start()
+
+
+def _follow(service: Service) -> None:
+    while not service.ending:
+        try:
+            service.state(Series).take(service)
+        except RainbowError as fault:  # the store is away: it may come back
+            log.warning("series-not-noted", fault=str(fault))
+        time.sleep(EVERY - service.clock() % EVERY)

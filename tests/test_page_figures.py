@@ -1,0 +1,205 @@
+"""Figures behind the page: the last 24 hours, and other rules on recorded decisions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rainbow.page.words import lines
+from rainbow.service.placement.ledger import Turn
+from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series
+from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
+from tests.page_client import Browser, read, submit
+
+RULES = """\
+scheduler:
+  algorithms:
+    selection:
+      name: constraint
+      options: {priorities: [{priority: 1, steps: [{sort_descending: cost}, {select: first}]}]}
+"""
+
+
+def note(api: Api, clock: Clock, seconds: float = EVERY) -> None:
+    clock.now += seconds
+    api.service.state(Series).take(api.service)
+
+
+# ── the last 24 hours ──
+
+
+def test_series_are_what_the_summary_said_at_each_time(api: Api, oak: Cluster, clock: Clock) -> None:
+    elm = api.register("elm", grid(2, 2))
+    clock.now = EVERY * 10_000_000
+    note(api, clock)
+    submit(api, oak.token, 3)
+    submit(api, elm.token, 1)
+    note(api, clock)
+    offers = oak.take()
+    begun = [{"task": one["id"], "attempt": one["attempt"], "event": "started"} for one in offers]
+    oak.say("events", events=begun)
+    note(api, clock)
+    clock.now += 3 * EVERY  # nothing was noted: the server was away
+    note(api, clock)
+    told = api.good("GET", "/v1/series", None, ADMIN)
+    assert told["waiting"] == [0, 4, 4 - len(offers), None, None, None, 4 - len(offers)]
+    assert told["running"] == [0, 0, len(offers), None, None, None, len(offers)]
+    assert told["started"] == [0, 0, len(offers), None, None, None, 0]
+    [oaks, elms] = [api.good("GET", f"/v1/series?cluster={name}", None, ADMIN) for name in ("oak", "elm")]
+    for key in FIGURES:
+        assert [b if b is None else a - b for a, b in zip(told[key], elms[key], strict=True)] == oaks[key]
+    assert (told["every"], told["cluster"], oaks["cluster"]) == (EVERY, None, "oak")
+    note(api, clock, POINTS * EVERY)
+    assert api.good("GET", "/v1/series", None, ADMIN)["waiting"] == [4 - len(offers)]
+
+
+def test_series_show_what_a_token_may_see(api: Api, oak: Cluster, clock: Clock) -> None:
+    elm = api.register("elm", grid(2, 2))
+    submit(api, oak.token, 3)
+    submit(api, elm.token, 2)
+    for _ in range(2):
+        note(api, clock)
+    assert api.good("GET", "/v1/series", None, elm.token)["waiting"] == [2, 2]
+    assert api.call("GET", "/v1/series?cluster=oak", None, elm.token).status_code == 404
+    assert api.call("GET", "/v1/series").status_code == 401
+    assert api.call("GET", "/v1/series?cluster=%00%3Cscript%3E", None, elm.token).status_code == 404
+    [own, every] = [Browser(api, token).get("/fleet") for token in (elm.token, ADMIN)]
+    assert "2 now, 2 at most" in own
+    assert "5 now, 5 at most" in every
+    assert "3 now, 3 at most" in "".join(read(Browser(api, oak.token).get("/clusters/oak")).text)
+    assert "<polyline" in every
+    oak_id = api.service.catalogue["oak"].id
+    api.good("DELETE", "/v1/clusters/elm?drain=true", None, elm.secret)
+    note(api, clock)
+    assert oak_id in api.service.state(Series)._known
+
+
+values = st.lists(st.none() | st.integers(0, 10**6), max_size=POINTS)
+
+
+@given(values)
+def test_a_line_for_each_stretch_that_is_known_inside_its_box(drawn: Sequence[int | None]) -> None:
+    found = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines(drawn, 160, 28)]
+    places = [x for line in found for x, _ in line]
+    assert places == sorted(places)
+    assert all(0 <= x <= 160.5 and 1.9 <= y <= 26.1 for line in found for x, y in line)
+    assert sum(map(len, found)) <= 120
+    if len(drawn) <= 120:
+        known = "".join(" " if one is None else "x" for one in drawn).split()
+        assert [len(line) for line in found] == list(map(len, known))
+    if any(drawn):
+        assert min(y for line in found for _, y in line) == pytest.approx(2)
+
+
+def test_series_of_1000_clusters_are_read_in_20_ms_and_take_12_mb(api: Api) -> None:
+    ids = [f"c{k}" for k in range(1_000)]
+    series = Series()
+    series._known |= {one: np.zeros((POINTS, len(FIGURES)), np.float32) for one in ids}
+    assert sum(one.nbytes for one in series._known.values()) < 12e6
+    series._slots[:] = np.arange(POINTS)
+    series.of([""], POINTS * EVERY)
+    took = []
+    for _ in range(5):
+        begun = time.thread_time()
+        series.of([""], POINTS * EVERY)
+        took.append(time.thread_time() - begun)
+    assert min(took) < 0.02
+
+
+# ── other rules ──
+
+
+def test_the_api_the_page_and_the_command_compare_alike(api: Api, oak: Cluster) -> None:
+    elm = api.register("elm", grid(2, 2))
+    api.good("PUT", "/v1/clusters/oak/state", {"cost": 9}, oak.secret)
+    api.good("PUT", "/v1/clusters/elm/state", {"cost": 1}, elm.secret)
+    submit(api, ADMIN, 21)
+    jobs = [job["id"] for job in api.good("GET", "/v1/jobs", None, ADMIN)["jobs"]]
+    before = api.good("GET", "/v1/decisions", None, ADMIN)
+    told = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 20}, ADMIN)
+    assert told["decisions"] == 20
+    assert {one["id"] for one in told["moved"]} <= set(jobs[:20])
+    assert {one["new"] for one in told["moved"]} == {"oak"}
+    assert told["gained"] == {"oak": len(told["moved"]), "elm": -len(told["moved"])}
+    assert {one["step"] for one in told["moved"]} == {"select first"}
+    assert (told["cut"], told["refused"]) == (False, 0)
+    assert "most expensive cluster" in told["warnings"][0]
+    page = Browser(api, ADMIN).post("/try", config=RULES, limit="20").get_data(as_text=True)
+    assert f"20 decided again: {len(told['moved'])} elsewhere" in "".join(read(page).text)
+    assert all(f"/jobs/{one['id']}" in page for one in told["moved"])
+    assert api.good("GET", "/v1/decisions", None, ADMIN) == before
+
+
+FAULTS: list[tuple[str, Any, int]] = [
+    ("diff", {"config": RULES.replace("select: first", "select: [x")}, 422),
+    ("diff", {"config": RULES, "limit": 1_001}, 400),
+    ("diff", {"config": RULES, "limit": 0}, 400),
+    ("diff", {"config": {"scheduler": {}}}, 400),
+    ("diff", {}, 400),
+    ("check", {"config": "scheduler: [", "policy": "load_based"}, 400),
+    ("check", {"config": "scheduler: ["}, 422),
+    ("check", {"policy": "load_based", "settings": {"classes": 3}}, 422),
+    ("check", {"policy": "<script>"}, 422),
+    ("check", {"settings": {}}, 400),
+]
+
+
+@pytest.mark.parametrize(("verb", "body", "status"), FAULTS)
+def test_what_cannot_be_compared_is_refused_with_its_place(api: Api, verb: str, body: Any, status: int) -> None:
+    answer = api.call("POST", f"/v1/policy:{verb}", body, ADMIN)
+    assert answer.status_code == status, answer.json
+    if status == 422 and "config" in body:
+        assert answer.json["line"] >= 1
+
+
+def test_comparisons_need_the_admin_and_checks_somebody_who_sets(api: Api, oak: Cluster) -> None:
+    asked = {"diff": {"config": RULES}, "check": {"policy": "load_based", "settings": {}}}
+    codes = {
+        (verb, token): api.call("POST", f"/v1/policy:{verb}", body, token).status_code
+        for verb, body in asked.items()
+        for token in (ADMIN, oak.secret, oak.token, "")
+    }
+    assert [codes["diff", token] for token in (ADMIN, oak.secret, oak.token, "")] == [200, 403, 403, 401]
+    assert [codes["check", token] for token in (ADMIN, oak.secret, oak.token, "")] == [200, 200, 403, 401]
+
+
+def test_a_check_returns_what_would_hold(api: Api) -> None:
+    told = api.good("POST", "/v1/policy:check", {"config": RULES}, ADMIN)
+    assert told["selector"]["name"] == "constraint"
+    told = api.good(
+        "POST", "/v1/policy:check", {"policy": "load_based", "settings": {"classes": {"default": 1}}}, ADMIN
+    )
+    assert "default" in told["settings"]["classes"]
+    told = api.good("POST", "/v1/policy:check", {"config": "scheduler: {nothing: 1}"}, ADMIN)
+    assert told["warnings"]
+
+
+def test_500_decisions_are_compared_in_2_s_and_one_at_a_time(api: Api, oak: Cluster) -> None:
+    elm = api.register("elm", grid(2, 2))
+    for name, one, cost in (("oak", oak, 9), ("elm", elm, 1)):
+        api.good("PUT", f"/v1/clusters/{name}/state", {"cost": cost}, one.secret)
+    spec = jobspec()
+    for _ in range(5):
+        jobs = [{"jobspec": spec} for _ in range(100)]
+        api.good("POST", "/v1/jobs:batch", {"jobs": jobs}, ADMIN)
+    begun = time.thread_time()
+    told = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 500}, ADMIN)
+    assert (told["decisions"], told["cut"]) == (500, False)
+    assert time.thread_time() - begun < 2
+    with api.service.state(Turn).lock:
+        answer = api.call("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
+
+
+def test_a_comparison_ends_after_its_seconds_and_says_so(api: Api, oak: Cluster) -> None:
+    submit(api, oak.token, 3)
+    seconds = iter([0.0, 0.1, 5.0, 5.0, 5.0])
+    api.service.monotonic = lambda: next(seconds)
+    told = api.good("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
+    assert (told["decisions"], told["cut"]) == (1, True)
