@@ -48,6 +48,8 @@ TOKEN_PLACE = "@form-token@"  # noqa: S105 - in a page that is made; each answer
 LIVE = "X-Live"  # a request with it follows what it shows, and asks again and again
 SHARE = 0.05  # of a core that all who follow may take together
 AHEAD = 5.0  # seconds of that share which may be used at once
+EACH = 0.01  # of a core that making one answer again and again may take, as long as it is asked for
+LASTS = 8.0  # seconds that an answer is used beside news at most: those who follow ask again after 10 s
 STALE = 15.0  # seconds after which an answer is made again, news or not
 COPIES = 200  # answers that are kept
 KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -154,8 +156,8 @@ def with_cookie(answer: Response, value: str) -> Response:
 # ── those who follow ──
 
 
-class Copies(LruCache[Any, tuple[int, float, Response]]):
-    """Answers to those who follow a page: the number of the last news, when it was made, the answer."""
+class Copies(LruCache[Any, tuple[int, float, float, Response]]):
+    """Answers to those who follow a page: the number of the last news, made when, used until news or when, answer."""
 
     def __init__(self) -> None:
         super().__init__(COPIES)
@@ -177,13 +179,15 @@ def shared(view: View) -> View:
         now, begun, version = here.monotonic(), time.thread_time(), here.news.version(entry.id if entry else ALL)
         key = (request.full_path, who().known, who().confined, session().acts)
         known = copies.get(key)
-        if known is None or known[0] != version or now > known[1] + STALE:
+        if known is None or (known[0] != version and now >= known[2]) or now > known[1] + STALE:
             if now + AHEAD < copies.busy:
-                later = str(1 + int(2 * random.random() * (copies.busy - now)))  # noqa: S311 - spreads who ask
+                later = str(1 + int((1 + random.random()) * (copies.busy - now)))  # noqa: S311 - spreads who ask
                 return Response(status=204, headers={"Retry-After": later})
-            known = copies.put(key, (version, now, with_headers(current_app.make_response(view(**parts)))))
-            copies.busy = max(now, copies.busy) + (time.thread_time() - begun) / SHARE
-        made = known[2]
+            made = with_headers(current_app.make_response(view(**parts)))
+            cost = time.thread_time() - begun
+            known = copies.put(key, (version, now, now + min(LASTS, cost / EACH), made))
+            copies.busy = max(now, copies.busy) + cost / SHARE
+        made = known[3]
         return Response(made.get_data(), made.status_code, made.headers)
 
     return called
