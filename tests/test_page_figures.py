@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.page.words import lines
+from rainbow.page.words import ahead, band, ends, lines, when
 from rainbow.service.placement.ledger import Turn
 from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series
+from rainbow.service.scheduler.forecaster import Forecaster
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 from tests.page_client import Browser, read, submit
 
@@ -110,6 +111,45 @@ def test_series_of_1000_clusters_are_read_in_20_ms_and_take_12_mb(api: Api) -> N
         series.of([""], POINTS * EVERY)
         took.append(time.thread_time() - begun)
     assert min(took) < 0.02
+
+
+# ── times that are over ──
+
+NOW = 1_000_000.0
+TIMES: list[tuple[str, str]] = [
+    (ahead(NOW - 1, NOW), "any moment"),
+    (ends(NOW - 1, NOW), "later than forecast"),
+    (ends(None, NOW), "–"),
+    (ends(NOW + 60, NOW, NOW + 30), when(NOW + 60)),
+    (ends(NOW - 10, NOW, NOW - 70), when(NOW + 60)),  # 60 s from when it starts, which is not before now
+    (band(NOW - 20, NOW - 10, NOW), "–"),
+    (band(None, None, NOW), "–"),
+    (band(NOW - 20, NOW + 10, NOW), f"{when(NOW - 20)} – {when(NOW + 10)}"),
+]
+
+
+@pytest.mark.parametrize(("said", "told"), TIMES)
+def test_a_forecast_never_tells_of_times_that_are_over(said: str, told: str) -> None:
+    assert said == told
+
+
+def test_a_job_that_outlasts_its_forecast_is_not_expected_to_start(api: Api, oak: Cluster, clock: Clock) -> None:
+    oak.take()
+    [job] = submit(api, oak.token, jobspec=jobspec(duration=1_200))
+    [offer] = oak.take()
+    begun = {"task": offer["id"], "attempt": offer["attempt"], "event": "started"}
+    oak.say("events", events=[begun])
+    forecaster = Forecaster(api.service)
+    for passed, words in ((0, "at most until its limit"), (700, "later than forecast")):
+        clock.now += 1
+        if not passed:
+            forecaster.turn()
+        clock.now += passed
+        for path in (f"/jobs/{job}", "/clusters/oak?tab=plan", "/jobs"):
+            text = "".join(read(Browser(api, oak.secret).get(path)).text)
+            assert "any moment" not in text, path
+            assert words in text or path != f"/jobs/{job}", text
+        assert "cluster 1" not in "".join(read(Browser(api, oak.secret).get("/clusters/oak")).text)
 
 
 # ── other rules ──

@@ -112,20 +112,42 @@ def lines(values: Sequence[float | None], width: int, height: int) -> list[str]:
 
 
 def ahead(value: object, now: float) -> str:
-    """Write when something is expected: what a forecast said for a time that is over can come at any moment."""
+    """Write when a start is expected: what a forecast said for a time that is over can come at any moment."""
+    return "any moment" if _is_over(value, now) else when(value)
+
+
+def ends(value: object, now: float, start: object = None) -> str:
+    """Write when an end is expected, as much later as its start is late; one that runs has outlasted its forecast."""
+    begin, at = seconds(start), seconds(value)
+    if begin is None or at is None:
+        return "later than forecast" if _is_over(value, now) else when(value)
+    return when(at + max(0.0, now - begin))
+
+
+def band(low: object, high: object, now: float) -> Markup | str:
+    """Write between which times a start is likely; nothing, if all of that is over."""
+    is_known = seconds(low) is not None and not _is_over(high, now)
+    return Markup("{} – {}").format(when(low), when(high)) if is_known else "–"
+
+
+def _is_over(value: object, now: float) -> bool:
     at = seconds(value)
-    return "any moment" if at is not None and at <= now else when(at)
+    return at is not None and at <= now
 
 
 def amounts(values: Mapping[str, Any] | None, units: Mapping[str, str] | None = None) -> str:
-    """Write amounts by type.
+    """Write amounts by type; that a cluster has one cluster says nothing.
 
-    >>> amounts({"node": 2, "memory": 64, "gpu": 0}, {"memory": "GB"})
+    >>> amounts({"cluster": 1, "node": 2, "memory": 64, "gpu": 0}, {"memory": "GB"})
     'node 2, memory 64 GB'
     >>> amounts({"memory": 256_000_000_000}, {"memory": "B"})
     'memory 256 GB'
     """
-    told = (f"{clean(kind)} {_amount(n, (units or {}).get(kind, ''))}" for kind, n in (values or {}).items() if n)
+    told = (
+        f"{clean(kind)} {_amount(n, (units or {}).get(kind, ''))}"
+        for kind, n in (values or {}).items()
+        if n and kind != "cluster"
+    )
     return ", ".join(told)
 
 
@@ -170,6 +192,8 @@ FILTERS = {
     "span": span,
     "when": when,
     "ahead": ahead,
+    "ends": ends,
+    "band": band,
     "amounts": amounts,
     "tone": tone,
     "percent": percent,
