@@ -295,6 +295,34 @@ def test_operator_sees_a_lost_agent_within(look: Any, seconds: float) -> None:
         until(lambda: "closed the connection" in page.inner_text("#first"), seconds)
 
 
+@pytest.mark.soak
+def test_ten_minutes_of_live_pages_keep_the_heap_flat(look: Any) -> None:
+    """What is left after garbage was collected: a leak of one section for each of 300 changes would show."""
+
+    def left(page: Any) -> tuple[float, int]:
+        session = page.context.new_cdp_session(page)
+        session.send("HeapProfiler.collectGarbage")
+        nodes, heap = session.send("Memory.getDOMCounters")["nodes"], session.send("Runtime.getHeapUsage")["usedSize"]
+        session.detach()
+        return heap / 1e6, nodes
+
+    token = look.site.clusters["oak"]["token"]
+    with Client(look.site.url, token) as client, look.page() as jobs, look.page() as fleet:
+        jobs.goto("/jobs")
+        fleet.goto("/fleet")
+        seen, end = [], time.monotonic() + 600
+        while time.monotonic() < end:
+            made = client.submit(jobspec(4, ["true"], duration=60), name="live")["id"]
+            time.sleep(2)
+            client.cancel(made)
+            if int((end - time.monotonic()) / 60) < 9 - len(seen):
+                seen.append([left(page) for page in (jobs, fleet)])
+                print(seen[-1], flush=True)
+        for first, last in zip(seen[0], seen[-1], strict=True):
+            assert last[0] < first[0] * 1.2 + 0.5, seen
+            assert last[1] < first[1] * 1.2 + 200, seen
+
+
 def test_an_injected_script_or_markup_is_refused(look: Any) -> None:
     with look.page() as page:
         page.goto("/fleet")

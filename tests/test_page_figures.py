@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +19,7 @@ from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series
 from rainbow.service.scheduler.forecaster import Forecaster
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 from tests.page_client import Browser, read, submit
+from tests.test_page import HOSTILE
 
 RULES = """\
 scheduler:
@@ -232,6 +235,8 @@ def test_500_decisions_are_compared_in_2_s_and_one_at_a_time(api: Api, oak: Clus
     told = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 500}, ADMIN)
     assert (told["decisions"], told["cut"]) == (500, False)
     assert time.thread_time() - begun < 2
+    page = Browser(api, ADMIN).post("/try", config=RULES, limit="500").get_data(as_text=True)
+    assert f"500 decided again: {len(told['moved'])} elsewhere" in page
     with api.service.state(Turn).lock:
         answer = api.call("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
@@ -243,3 +248,20 @@ def test_a_comparison_ends_after_its_seconds_and_says_so(api: Api, oak: Cluster)
     api.service.monotonic = lambda: next(seconds)
     told = api.good("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
     assert (told["decisions"], told["cut"]) == (1, True)
+
+
+@pytest.mark.parametrize("hostile", [*HOSTILE, "</textarea><script>alert(1)</script>", "\x00", "&amp;lt;"])
+def test_hostile_rules_and_names_change_no_page(api: Api, oak: Cluster, clock: Clock, hostile: str) -> None:
+    submit(api, oak.token, name=hostile, requestor=hostile[:100])
+    for _ in range(2):
+        note(api, clock)
+    browser = Browser(api, ADMIN)
+    texts = [browser.get(path) for path in ("/fleet", "/clusters/oak", "/clusters/oak?tab=queue")]
+    for config in (hostile, json.dumps({"scheduler": {hostile: 1}}), RULES.replace("cost", json.dumps(hostile))):
+        texts.append(browser.post("/try", config=config, limit=hostile).get_data(as_text=True))
+        told = api.call("POST", "/v1/policy:diff", {"config": config}, ADMIN)
+        assert (told.mimetype.endswith("json"), told.status_code in (200, 422)) == (True, True), told.json
+    for text in texts:
+        read(text)
+        text = re.sub(r"<textarea.*?</textarea>", "", text, flags=re.S)  # what one sent comes back as it was
+        assert [part for part in ("<script>alert", "<img src=x", "\u202e", "\x1b") if part in text] == []
