@@ -181,5 +181,6 @@ def test_three_thousand_jobs_replayed_over_http_wait_half_as_long_for_their_leng
 
 if __name__ == "__main__":
     chosen = [recorded(6, 500)[int(number)] for number in sys.argv[1:]]
+    found = summed([both(window, 256) for window in chosen], chosen)
     for name in ("slowdown", "wait", "response"):
-        print(summed([both(window, 256) for window in chosen], chosen).of(name))
+        print(found.of(name))
