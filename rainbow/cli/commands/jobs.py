@@ -345,7 +345,10 @@ def _waiting(wait: Document, verified: Document) -> dict[str, str]:
             told["planned start"] = f"{printer.when(facts['start'])}, by time limits; it may move"
         if broken := facts.get("broken"):
             told["broken promise"] = f"{printer.when(broken['old'])}, because {broken['text']}"
-    for question, words in (("ever", "can ever run"), ("now", "can run now")):
+    for question, words, yes in (
+        ("ever", "can ever run", "yes"),
+        ("now", "can run now", "yes, were it alone in the queue"),
+    ):
         answer = verified.get(question)
-        told |= {words: "yes" if answer["can"] else f"no: {answer['text']}"} if answer else {}
+        told |= {words: yes if answer["can"] else f"no: {answer['text']}"} if answer else {}
     return told
