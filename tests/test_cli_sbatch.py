@@ -54,7 +54,7 @@ def test_what_is_not_carried_is_told_or_refused(shell: Shell) -> None:
     path = shell.file("job.sh", "#!/bin/sh\n#SBATCH -p batch --gres=nvme:1\ntrue\n#SBATCH -n 3\n")
     said = shell("sbatch", path)
     assert said.exit_code == Exit.OK
-    told = ("--gres=nvme:1: sent to the site", "line 4: ignored #SBATCH", "/attributes/site/slurm (partition)")
+    told = ("--gres=nvme:1: sent to the site", "line 4: ignored #SBATCH", "--partition: only clusters of kind slurm")
     assert [words for words in told if words not in said.stderr] == []
     refused = shell("sbatch", "--uid=0", path)
     assert refused.exit_code == Exit.ERROR

@@ -4,6 +4,7 @@ import pytest
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
+from rainbow.jobspec.dialects.common import WHO_PAYS
 
 WARNED = [
     (
@@ -29,6 +30,22 @@ WARNED = [
         "{version: 99, resources: [{type: slot, count: 1, label: a, with: [{type: core, count: 1}]}], attributes: {},"
         " tasks: [{command: [x], slot: a, count: {per_slot: 1}}]}",
         "/version 99 is unknown; the jobspec is read as version 1",
+    ),
+    (
+        "{resources: {work: {type: node}}, attributes: {system: {output: a}}}",
+        "/attributes/system/output: only the executors local and slurm read this",
+    ),
+    (
+        "{resources: {work: {type: node}}, attributes: {site: {slurm: {account: a, ntasks: 1, partition: b}}}}",
+        "/attributes/site/slurm (partition): only clusters of kind slurm read this",
+    ),
+    (
+        "{resources: {work: {type: node}}, attributes: {site: {slurm: {account: a, qos: b}}}}",
+        f"/attributes/site/slurm (account, qos): {WHO_PAYS}",
+    ),
+    (
+        "{resources: {work: {type: node}}, attributes: {system: {account: a}}}",
+        f"/attributes/system/account: {WHO_PAYS}",
     ),
 ]
 REFUSED = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,21 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
         raise
     click.echo(made["id"] if "parsable" in given else f"Submitted batch job {made['id']}")
     if "quiet" not in given:
-        tell(made["decision"].get("warnings") or [])
+        tell(list(map(as_options, made["decision"].get("warnings") or [])))
     if "wait" in given:
         click.get_current_context().exit(exit_code_of(client.wait(made["id"])))
+
+
+_POINTER = re.compile(r"/attributes/(?:site/slurm \(([^)]*)\)|system/([a-z-]+)(?=:))")
+
+
+def as_options(warning: str) -> str:
+    """Name what a warning is about as it was typed.
+
+    >>> as_options("/attributes/site/slurm (mail-type, partition): x"), as_options("/attributes/system/output: x")
+    ('--mail-type, --partition: x', '--output: x')
+    """
+    return _POINTER.sub(lambda at: ", ".join(f"--{name}" for name in (at[1] or at[2]).split(", ")), warning)
 
 
 def _text(rest: list[str]) -> str:

@@ -25,8 +25,10 @@ SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
 FOR_ACCOUNTS = {"account", "bank", "qos"}  # who pays, and with which rights: read at submit
+FOR_FILES = {"output", "error", "input"}
 # what a resource manager reads that schedules for itself
-FOR_SITES = {"output", "error", "input", "comment", "requeue", "export", "export-file"}
+FOR_SITES = {"comment", "requeue", "export", "export-file"}
+WHO_PAYS = "accounts and their qualities of service; a server without them leaves this to the cluster"
 LONGEST_WORD = 200
 
 
@@ -178,10 +180,11 @@ def _of_sites(site: Any, at: str) -> Iterator[str]:
     if not isinstance(site, Mapping) or not all(isinstance(options, Mapping) for options in site.values()):
         raise JobspecError("site must be {kind of resource manager: {option: value}}", pointer=at)
     for kind, options in site.items():
-        named = ", ".join(str(name) for name in options if name not in SHAPE)
-        if not named:  # the resources say the rest, too
-            continue
-        yield f"{at}/{step(kind)} ({named:.200}) is for clusters of that kind; others ignore it"
+        rights = [str(name) for name in options if kind == "slurm" and name in FOR_ACCOUNTS]
+        others = [str(name) for name in options if name not in {*SHAPE, *rights}]  # resources say the shape, too
+        for names, read in ((rights, WHO_PAYS), (others, f"only clusters of kind {kind!s:.40} read this")):
+            if names:
+                yield f"{at}/{step(kind)} ({', '.join(names):.200}): {read}"
 
 
 def _needing(tree: Resource, needs: tuple[Need, ...]) -> Resource:
@@ -210,10 +213,12 @@ def _of_other(at: str, key: str) -> str:
     if key in FOR_POLICIES:
         return f"{at} is read by some scheduling policies only; the cluster's policy may ignore it"
     if key in FOR_ACCOUNTS:
-        return f"{at} says who pays; a server without accounts leaves it to the cluster"
+        return f"{at}: {WHO_PAYS}"
+    if key in FOR_FILES:
+        return f"{at}: only the executors local and slurm read this"
     if key in FOR_SITES:
-        return f"{at} is for a cluster's resource manager, such as Slurm; others ignore it"
-    return unread(at, key, sorted(SYSTEM | FOR_ACCOUNTS | FOR_POLICIES | FOR_SITES))
+        return f"{at}: only resource managers such as Slurm read this"
+    return unread(at, key, sorted(SYSTEM | FOR_ACCOUNTS | FOR_POLICIES | FOR_FILES | FOR_SITES))
 
 
 def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
