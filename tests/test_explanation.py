@@ -26,12 +26,15 @@ CASES = yaml.load((ROOT / "tests" / "cases" / "explain" / "why.yaml").read_text(
 FORM = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "match.schema.json").read_text()))
 
 
+DOCUMENT = ("version", "resources", "tasks", "attributes")
+
+
 def built(case):
     return cluster(case["shape"], hung=case.get("hung"), properties=case.get("properties"))
 
 
 def asked(case):
-    return rainbow.parse_jobspec({key: case[key] for key in ("resources", "attributes") if key in case})
+    return rainbow.parse_jobspec({key: case[key] for key in DOCUMENT if key in case})
 
 
 @pytest.mark.parametrize("backend", backends.names())

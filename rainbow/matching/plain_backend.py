@@ -16,8 +16,8 @@ from rainbow.matching.fluxion import verdicts
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import Layout, layout
-from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
-from rainbow.matching.search.reasons import quick_check, shortfall, undecided
+from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Reason, Take, Verdict, Why
+from rainbow.matching.search.reasons import of_variants, quick_check, shortfall, undecided
 from rainbow.matching.search.solution import copies_of, search, totals_of, units_of
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import VertexCounts, bound_is_exact
@@ -112,4 +112,6 @@ class PlainBackend:
 def refused(cluster: str, reasons: Sequence[Reason]) -> Verdict:
     """Return the verdict on a cluster that no variant is known to fit: undecided if one of them is, else no."""
     open_ones = [reason for reason in reasons if reason.why is Why.UNDECIDED]
-    return Verdict(cluster, None if open_ones else False, reason=[*open_ones, *reasons][0])
+    return Verdict(
+        cluster, None if open_ones else False, reason=of_variants(open_ones[:1] or reasons[:MOST_ALTERNATIVES])
+    )

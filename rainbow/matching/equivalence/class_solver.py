@@ -12,8 +12,14 @@ from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
 from rainbow.matching.equivalence.count_scalar import ClassCounts
 from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLimit
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
-from rainbow.matching.model.verdict import Answer, Reason, Why
-from rainbow.matching.search.reasons import quick_check, shortfall, undecided, unexplained
+from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Why
+from rainbow.matching.search.reasons import (
+    of_variants,
+    quick_check,
+    shortfall,
+    undecided,
+    unexplained,
+)
 from rainbow.matching.search.solution import (
     MOST_LOOKED_AT,
     Standing,
@@ -220,9 +226,9 @@ class ClassSolver:
 
     def _work_out(self, meter: Meter) -> Answer:
         if not self.matched:
-            told = [trial for trial in self.trials if trial.is_undecided] or self.trials
-            refusal = told[0].refusal
-            return Answer(reason=refusal(meter) if refusal else None)
+            told = [trial for trial in self.trials if trial.is_undecided][:1] or self.trials[:MOST_ALTERNATIVES]
+            reasons = [reason for one in told if one.refusal and (reason := one.refusal(meter))]
+            return Answer(reason=of_variants(reasons) if reasons else None)
         fits, exact = self.trials[-1].copies(meter)
         totals = self.trials[-1].totals()
         return Answer(fits, exact, totals, units=units_of(totals, self.rooted.pools))

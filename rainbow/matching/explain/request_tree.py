@@ -24,6 +24,7 @@ from rainbow.matching.explain.smallest_change import question
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met
 from rainbow.matching.model.layout import OUTSIDE, called, layout
+from rainbow.matching.model.verdict import MOST_ALTERNATIVES
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "the cluster"
 LOOSE = "outside every worker"
+ALTERNATIVE = "alternative"
 MOST_WHERE = 4  # kinds of places shown for one request
 
 
@@ -84,6 +86,8 @@ class RequestNode:
     @property
     def text(self) -> str:
         """What was looked for and found, in one line."""
+        if self.type == ALTERNATIVE:
+            return self.name
         parts = [f"{self.name} × {self.wanted} {self.unit}".strip()]
         if self.in_all != self.wanted:
             parts.append(f" ({self.in_all} in all)")
@@ -116,7 +120,7 @@ class RequestNode:
 
 
 def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[RequestNode, ...]:
-    """Return the trees of the preferred variant, or of one that matches; what the refusal is about is marked."""
+    """Return the trees of the variant that matches, else of all; what the refusal is about is marked."""
     return sought_in_time(request, cluster, verdict, FREE)[0]
 
 
@@ -129,10 +133,22 @@ def sought_in_time(
     for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():
         other, is_whole = view.forest(forest)
         trees = trees if _any_short(other) else other
+    if not verdict.matched and len(request.variants) > 1:
+        trees, is_whole = _alternatives(view, request.variants[:MOST_ALTERNATIVES])
     if verdict.matched is not False or verdict.reason is None or not is_whole:
         return trees, is_whole
     stopped = _stopped(trees, verdict.reason)
     return tuple(_marked(tree, stopped) for tree in trees), is_whole
+
+
+def _alternatives(view: _View, variants: Sequence[tuple[Resource, ...]]) -> tuple[tuple[RequestNode, ...], bool]:
+    """Look for each of a request's alternatives: one node for each, with its requests below."""
+    found = [view.forest(forest) for forest in variants]
+    nodes = (
+        RequestNode(f"{ALTERNATIVE} {k}", ALTERNATIVE, 1, 1, "", offered=None, children=trees)
+        for k, (trees, _) in enumerate(found, 1)
+    )
+    return tuple(nodes), all(is_whole for _, is_whole in found)
 
 
 def _any_short(trees: Sequence[RequestNode]) -> bool:

@@ -14,8 +14,14 @@ from rainbow.matching.fluxion.traversal import Traversal, TraversalResult, Trave
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, Layout, layout
-from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
-from rainbow.matching.search.reasons import quick_check, shortfall, undecided, unexplained
+from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Reason, Take, Verdict, Why
+from rainbow.matching.search.reasons import (
+    of_variants,
+    quick_check,
+    shortfall,
+    undecided,
+    unexplained,
+)
 from rainbow.matching.search.solution import CLUSTER, totals_of
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import VertexCounts
@@ -46,7 +52,9 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
     except OutOfBudgetError:
         return Verdict(cluster.name, None, reason=undecided())
     try:
-        return Verdict(cluster.name, False, reason=refusal(request, request.resources, laid_out, later().timed))
+        told = request.variants[:MOST_ALTERNATIVES]
+        reasons = [refusal(request, resources, laid_out, later().timed) for resources in told]
+        return Verdict(cluster.name, False, reason=of_variants(reasons))
     except OutOfBudgetError:
         return Verdict(cluster.name, False, reason=unexplained())
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
 
 
+MOST_ALTERNATIVES = 3  # variants of a request that a refusal tells of
+
+
 class Why(StrEnum):
     """The fixed list of reasons a cluster is refused for."""
 

@@ -5,6 +5,7 @@ Both backends explain by the same rules, from their own Counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rainbow.jobspec.quantities import base_unit, in_words, is_known, quantity
@@ -13,7 +14,7 @@ from rainbow.matching.model.verdict import Reason, Why
 from rainbow.text import meant, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rainbow.jobspec import Need, Resource
     from rainbow.matching.model.conditions import NearMiss
@@ -68,6 +69,15 @@ def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
     return None
 
 
+def of_variants(reasons: Sequence[Reason]) -> Reason:
+    """Say why none of a request's alternatives fits: the first reason, with the words of the others."""
+    told = list(dict.fromkeys(reason.text for reason in reasons))
+    if len(told) == 1:
+        return reasons[0]
+    text = "; ".join(f"alternative {k}: {reason.text}" for k, reason in enumerate(reasons, 1))
+    return replace(reasons[0], text=text)
+
+
 def collision(resources: tuple[Resource, ...]) -> Reason:
     """Say that each part would fit alone, but not all of them together."""
     names = ", ".join(resource.label or resource.type for resource in resources)
@@ -99,21 +109,28 @@ def _constrained(counts: Counts) -> Reason:
 
 def _needing(resource: Resource, counts: Counts) -> Reason:
     """Name the need that the candidates for it come closest to meeting."""
-    for part in resource.walk():
+    unmet: list[Reason] = []
+    for part, times in _multiplied((resource,)):
         needs = part.needs if part.is_slot else host_needs(part, counts.worker_type)
         if not needs:
             continue
         kind = counts.worker_type if part.is_slot else part.type
         candidates, meeting, miss = counts.meeting(needs, kind)
-        if miss or meeting < part.count.min:
-            names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
-            why = f"; {miss.text}" if miss else ""
-            meet = "meets" if candidates == 1 else "meet"
-            text = f"{meeting} of {some(candidates, kind)} {meet} the {names} requirements{why}"
-            facts = {"nearest": miss.text if miss else ""}
-            return Reason(Why.NEED_UNMET, text, names, part.count.min, meeting, facts)
-    names = ", ".join(dict.fromkeys(need.subsystem for part in resource.walk() for need in part.needs))
-    return Reason(Why.NEED_UNMET, f"no {names} match on vertices that are also large enough", names)
+        names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
+        meet = "meets" if candidates == 1 else "meet"
+        text = f"{meeting} of {some(candidates, kind)} {meet} the {names} requirements"
+        if miss:
+            facts = {"nearest": miss.text}
+            return Reason(Why.NEED_UNMET, f"{text}; {miss.text}", names, times, meeting, facts)
+        if meeting < times and not _has_sizes(kind, counts):
+            return Reason(Why.NEED_UNMET, text, names, times, meeting, {"nearest": ""})
+        unmet.append(Reason(Why.NEED_UNMET, f"{text}, and too few of these are large enough", names))
+    return unmet[0]
+
+
+def _has_sizes(kind: str, counts: Counts) -> bool:
+    """Return whether a vertex of a type may be several units: vertices say nothing of how many those are."""
+    return any(size > 1 for size, _, _ in counts.sizes_of(kind))
 
 
 def _too_small(resource: Resource, counts: Counts) -> Reason:
