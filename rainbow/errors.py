@@ -35,6 +35,8 @@ from __future__ import annotations
 
 from typing import Any
 
+BY_FILE = "set RAINBOW_TOKEN_FILE to the file that holds it"  # of the administrator's token
+
 
 class RainbowError(Exception):
     """Something Rainbow refuses or cannot do."""

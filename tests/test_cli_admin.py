@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rainbow.cli import main
+from rainbow.cli import main, session
 from rainbow.cli.exit_codes import Exit
 from tests.conftest import ADMIN, grid, jobspec
 from tests.live import rainbow_at
@@ -35,6 +35,8 @@ COMMANDS = [
     "receive --cluster oak --wait 0",
     "token mint --cluster oak",
     "token list",
+    "account create physics",
+    "config reload",
     "events --no-follow --after 0",
     "cluster drain oak",
     "cluster reinstate oak",
@@ -42,7 +44,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("how", ["RAINBOW_TOKEN", "RAINBOW_SECRET"])
+@pytest.mark.parametrize("how", ["RAINBOW_TOKEN", "RAINBOW_TOKEN_FILE", "RAINBOW_SECRET", "RAINBOW_SECRET_FILE"])
 def test_admin_token_is_enough_for_every_command(tmp_path: Path, how: str) -> None:
     graph, job = tmp_path / "graph.json", tmp_path / "job.json"
     graph.write_text(json.dumps(grid(2, 2)))
@@ -51,11 +53,15 @@ def test_admin_token_is_enough_for_every_command(tmp_path: Path, how: str) -> No
     state.write_text("{}")
     nodes = {"io": {"metadata": {"type": "io"}}}
     io.write_text(json.dumps({"graph": {"nodes": nodes, "edges": [{"source": "n0", "target": "io"}]}}))
+    saved, admin = tmp_path / "credentials.json", tmp_path / "admin"
+    admin.write_text(ADMIN)
+    given = {how: str(admin) if how.endswith("_FILE") else ADMIN}
     with rainbow_at(tmp_path) as url:
+        session.save(saved, url, "elm", "rbt_of_another_cluster", "rbs_of_another_cluster")
         files = {"GRAPH": str(graph), "JOB": str(job), "STATE": str(state), "SUBSYSTEM": str(io)}
-        known = {"RAINBOW_URL": url, "RAINBOW_CREDENTIALS": str(tmp_path / "none.json"), "RAINBOW_TOKEN": ADMIN}
+        known = {"RAINBOW_URL": url, "RAINBOW_CREDENTIALS": str(saved)}
         for command in COMMANDS:
             words = [files.get(word, word) for word in command.split()]
-            result = CliRunner().invoke(main, words, env={**known, how: ADMIN})
+            result = CliRunner().invoke(main, words, env={**known, **given})
             assert result.exit_code not in (Exit.NOT_ALLOWED, Exit.USAGE), (command, result.output)
             assert "credential" not in result.output.lower(), (command, result.output)

@@ -78,7 +78,10 @@ _registration = [
         help="Registration secret. Visible in process listings; prefer --secret-file.",
     ),
     click.option(
-        "--secret-file", type=FILE, envvar="RAINBOW_SECRET_FILE", help="File that contains the registration secret."
+        "--secret-file",
+        type=FILE,
+        envvar=["RAINBOW_REGISTRATION_SECRET_FILE", "RAINBOW_SECRET_FILE"],
+        help="File that contains the registration secret.",
     ),
 ]
 
@@ -90,7 +93,9 @@ def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         words = [word for one in token for word in one.replace(",", " ").split()]
-        tokens = words or lines(token_file) or saved.tokens or _secret_of_environment()
+        words = words or lines(token_file)
+        secret = [] if words else _environment("RAINBOW_SECRET")  # it may look at what a token may
+        tokens = words or list(filter(_is_admin, secret)) or saved.tokens or secret
         return command(_client(url or saved.url, tokens), **rest)
 
     return _add(run, [*_server, *_token])
@@ -132,8 +137,8 @@ def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         given = [secret] if secret else lines(secret_file)
-        admin = _admin()
-        return command(_client(url or saved.url, given or ([admin] if admin else saved.secrets)), **rest)
+        given = given or [word for word in [_admin()] if word] or saved.secrets
+        return command(_client(url or saved.url, given), **rest)
 
     return _add(run, [*_server, *_secret])
 
@@ -158,16 +163,19 @@ def _note_lack(found: str | None, what: str) -> None:
         click.get_current_context().meta[LACKING] = what
 
 
-def _secret_of_environment() -> list[str]:
-    """Return a secret that the environment holds: it may look at what a token may."""
-    file = os.environ.get("RAINBOW_SECRET_FILE")
-    return os.environ.get("RAINBOW_SECRET", "").split() or lines(Path(file) if file else None)
+def _environment(name: str) -> list[str]:
+    """Return the credentials of a variable, or of the file that it names with _FILE."""
+    file = os.environ.get(f"{name}_FILE")
+    return os.environ.get(name, "").replace(",", " ").split() or lines(Path(file) if file else None)
+
+
+def _is_admin(word: str) -> bool:
+    return word.startswith("rba_")
 
 
 def _admin() -> str | None:
     """Return the administrator's token, if the environment holds it for the commands that take tokens."""
-    words = os.environ.get("RAINBOW_TOKEN", "").replace(",", " ").split()
-    return next((word for word in words if word.startswith("rba_")), None)
+    return next(filter(_is_admin, _environment("RAINBOW_TOKEN")), None)
 
 
 def _add(command: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -> Callable[..., Any]:

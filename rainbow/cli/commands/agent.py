@@ -24,6 +24,7 @@ from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.journal import Journal, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
+from rainbow.cli.exit_codes import LACKING
 from rainbow.cli.output import printer
 from rainbow.cli.session import FILE, lines, with_secret
 from rainbow.client import Client, Problem
@@ -270,7 +271,7 @@ def _doctor() -> None:
 
 
 def _in_plain_words(problem: Problem, cluster: str) -> Problem:
-    if problem.status not in NOT_OURS:
+    if problem.status not in NOT_OURS or LACKING in click.get_current_context().meta:
         return problem
     said = (
         f"the secret for cluster {cluster} was rejected: it is wrong, revoked or rotated; ask the cluster's "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
-from rainbow.errors import ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
+from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
 from rainbow.service.accounts.ranks import Known, standings_of, tree_of
 from rainbow.store.accounts import charges, registry
 from rainbow.store.accounts.charges import BY
@@ -130,7 +130,7 @@ def delete(service: Service, who: Caller, name: str) -> None:
 def check_admin(who: Caller) -> None:
     """Raise Forbidden unless the caller is the administrator."""
     if not who.admin:
-        raise Forbidden("the admin token is required to change accounts")
+        raise Forbidden(f"the admin token is required to change accounts; {BY_FILE}")
 
 
 def _users(who: Caller) -> Collection[str] | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, NotFound, RequestError, ValueRefused
+from rainbow.errors import BY_FILE, Conflict, Forbidden, NotFound, RequestError, ValueRefused
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.store import clusters, credentials, events
 from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest, mint, minted
@@ -56,7 +56,7 @@ def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
 def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
     """Mint a token of the whole server that only reads its metrics."""
     if not who.admin:
-        raise Forbidden("a monitor token needs the admin token")
+        raise Forbidden(f"a monitor token needs the admin token; {BY_FILE}")
     end, now = _end(service, body), service.clock()
     with service.store.write() as connection:
         made, record = minted(MONITOR, now, (), name=body.get("name"), expires_at=end)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "authentication required"
-UNKNOWN = "credential not recognized: it is mistyped, expired, or belongs to a deleted cluster"
+UNKNOWN = "credential not recognized: it is mistyped, expired, revoked, or belongs to a deleted cluster"
 MOST = 256  # callers that are remembered
 HELP = "see `rainbow help credentials`"
 

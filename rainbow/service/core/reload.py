@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, Forbidden, RainbowError, Unavailable
+from rainbow.errors import BY_FILE, Conflict, Forbidden, RainbowError, Unavailable
 from rainbow.service.core.service import log
 from rainbow.service.core.settings import read_config
 from rainbow.store import events
@@ -43,7 +43,7 @@ class Configuration:
 def reload(service: Service, who: Caller) -> dict[str, Any]:
     """Read the configuration file now; a fault in it is raised, and the old settings stay."""
     if not who.admin:
-        raise Forbidden("admin token required to reload the configuration")
+        raise Forbidden(f"admin token required to reload the configuration; {BY_FILE}")
     watch = service.state(Configuration).watch
     if watch is None:
         raise Conflict("nothing to reload: the server was started without a configuration file")
