@@ -157,6 +157,7 @@ def test_configuration_is_written_checked_and_shown_without_secrets(shell: Shell
     assert shell.code("config", "init", file) is Exit.OK
     assert shell.code("config", "init", file) is Exit.CONFLICT
     assert shell("config", "check", file).stderr == ""
+    assert shell.json("config", "view", file)["history"] == shell.json("config", "check", file)["history"] == 90
     assert yaml.load(file.read_text(), yaml.CSafeLoader)["limits"]["batch"] == 1000
     hidden = shell.file("secret.yaml", "scheduler: {secret: hunter2}\nlimits: {rate: 2.5}")
     assert shell.json("config", "view", hidden)["limits"]["rate"] == 2.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,13 @@ def test_command_refuses_in_one_line_and_leaves_the_file_as_it_was(tmp_path: Pat
     assert result.stderr.count("\n") == 1
     assert "(at /nodes/0/cpus)" in result.stderr
     assert out.read_text() == "as it was"
+
+
+def test_local_describes_this_machine_without_a_file() -> None:
+    result = run("local", "--name", "desk")
+    assert list(read_cluster(json.loads(result.stdout)).workers) == [socket.gethostname()]
+    assert result.stderr.startswith("desk: 1 node, ")
+    assert "source slurm requires FILE, or - for stdin" in run("slurm").stderr
 
 
 def test_command_with_an_unknown_source_names_those_there_are() -> None:

@@ -193,17 +193,20 @@ OUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 @cluster.command(name="import")
 @click.argument("source")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
 @click.option("-o", "--out", type=OUT, default="-", help="File to write the graph to. Default: standard output.")
 @click.option("--name", default="", help="Name of the cluster. Default: the name found in FILE.")
-def import_graph(source: str, file: Path, out: Path, name: str) -> None:
+def import_graph(source: str, file: Path | None, out: Path, name: str) -> None:
     """Convert the output of another resource manager (FILE, or - for stdin) to a JSON resource graph. SOURCE: slurm,
-    flux-r, kubernetes, hwloc or local.
+    flux-r, kubernetes, hwloc, or local, which describes this machine and needs no FILE.
 
     The graph goes to stdout, or to the file of --out; a line on stderr says what is in it.
     """
-    with progress.going_on(f"reading {file}") as now:
-        document = graph_sources.get(source)(text_of(file))
+    read = graph_sources.get(source)
+    if file is None and source != "local":
+        raise click.UsageError(f"source {source} requires FILE, or - for stdin")
+    with progress.going_on(f"reading {file or 'this machine'}") as now:
+        document = read(text_of(file) if file else _this_machine())
         if name:
             document = {**document, "name": name}
         now("checking the graph")
@@ -212,6 +215,14 @@ def import_graph(source: str, file: Path, out: Path, name: str) -> None:
     with click.open_file(str(out), "w", encoding="utf-8") as stream:
         stream.write(text)
     click.echo(one_line(_summary(cluster, document)), err=True)
+
+
+def _this_machine() -> str:
+    from rainbow.agent.cluster_survey import (
+        describe,
+    )  # the agent's modules are slow to load, and only this needs them
+
+    return describe()
 
 
 def _written(document: dict[str, Any]) -> str:

@@ -277,12 +277,19 @@ def check(file: Path, output: str) -> None:
     from rainbow.service.core.settings import read_config
 
     with naming(file):
-        settings = asdict(read_config(file))
+        settings = _as_written(read_config(file))
     shown = {key: value for key, value in settings.items() if key not in ("secret", "admin", "warnings", "limits")}
     found = {**shown, "warnings": list(settings["warnings"])}
     for warning in found["warnings"]:
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)
     printer.show(output, found, lambda console: console.print(printer.facts(shown)))
+
+
+def _as_written(settings: Settings) -> dict[str, Any]:
+    """Return settings as the file writes them: `history` in days."""
+    from rainbow.service.core.settings import DAY
+
+    return {**asdict(settings), "history": settings.history / DAY}
 
 
 @config.command()
@@ -305,7 +312,7 @@ def view(file: Path | None, output: str) -> None:
     """Show the effective settings of a server started with FILE. Secrets are hidden."""
     from rainbow.service.core.settings import Settings, read_config
 
-    settings = asdict(read_config(file) if file else Settings())
+    settings = _as_written(read_config(file) if file else Settings())
     hidden = {key: "set" if settings.pop(key) else "generated on first start" for key in ("secret", "admin")}
     settings.pop("warnings")
     rows = {**{key: value for key, value in settings.items() if not isinstance(value, dict)}, **hidden}
