@@ -56,6 +56,7 @@ def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) ->
 
 
 LONGEST = 100  # characters that are compared
+REFUSED = "submit refuses the job"  # that may be matched: resources alone say whether it fits
 UNREAD = "unknown key "
 IGNORED = " ignored"
 

@@ -38,6 +38,34 @@ def test_task_that_names_a_resource_group_that_does_not_exist_is_rejected(api: A
     assert "did you mean work?" in api.good("POST", "/v1/match", spec, oak.token)["warnings"][0]
 
 
+def test_match_says_what_submit_refuses(api: Api) -> None:
+    oak = api.register("oak")
+    tasks: list[tuple[dict[str, Any], str]] = [
+        ({"tasks": [{"resources": "work"}]}, "task-0 has no command"),
+        ({"tasks": [{"name": "a", "command": ["x"]}] * 2}, "/tasks/1/name a is the name of another task, too"),
+        (
+            {"tasks": [{"command": ["x"], "count": {"total": 3}}]},
+            "oak: task task-0 starts 3 processes on 1 core; at most 1 for each core it holds "
+            "(limits.processes_per_core)",
+        ),
+        (
+            {
+                "tasks": [{"command": ["x"]}],
+                "attributes": {"system": {"dependencies": [{"scheme": "afterok", "value": "ff"}]}},
+            },
+            "job ff not found; dependencies name jobs by the id that submit answers with "
+            "(at /attributes/system/dependencies/0/value)",
+        ),
+    ]
+    for more, said in tasks:
+        spec = {"resources": {"work": {"type": "core", "count": 1}}, **more}
+        for explain in (False, True):
+            answer = api.good("POST", "/v1/match", {"jobspec": spec, "explain": explain}, oak.token)
+            assert answer["warnings"] == [f"{said}; submit refuses the job"]
+        assert api.call("POST", "/v1/jobs", spec, oak.token).status_code == 422
+    assert api.good("GET", "/v1/jobs", None, oak.token)["jobs"] == []
+
+
 @pytest.mark.parametrize(
     ("policy", "key", "asked", "said"),
     [

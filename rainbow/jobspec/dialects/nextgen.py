@@ -17,7 +17,7 @@ from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.schema_validation import check, unknown_keys
 from rainbow.jobspec.yaml_reader import step
-from rainbow.text import meant, shortened
+from rainbow.text import REFUSED, meant, shortened
 
 MOST_DEPENDENCIES = 100_000
 Named = Mapping[str, tuple[Need, ...]]
@@ -39,14 +39,14 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     }
     chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
     tasks = list(_tasks(document, groups, unfit))
-    warnings.extend(f"{pointer} {text}" for pointer, text in unfit)
+    warnings.extend(f"{pointer} {text}; {REFUSED}" for pointer, text in unfit)
     warnings.extend(f"/requires/{step(name)} is required by nothing" for name in named.keys() - _by_name(document))
     _check_dependencies(tasks)
     choices = [task.slots for task in tasks if len(task.slots) > 1]
     variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
     if not tasks:
         tasks = [TaskSpec("task-0", ())]
-    warnings.extend(f"{task.name} has no command" for task in tasks if not task.command)
+    warnings.extend(f"{task.name} has no command; {REFUSED}" for task in tasks if not task.command)
     return request_of(
         variants,
         tuple(tasks),
@@ -187,8 +187,13 @@ def _entries(document: Mapping[str, Any]) -> Iterator[Entry]:
 def _tasks(
     document: Mapping[str, Any], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
 ) -> Iterator[TaskSpec]:
+    names: set[str] = set()
     for number, (task, at, group, inherited) in enumerate(_entries(document)):
-        yield _task(task, at, group, inherited, groups, number, unfit)
+        found = _task(task, at, group, inherited, groups, number, unfit)
+        if found.name in names:
+            unfit.append((f"{at}/name", f"{found.name:.80} is the name of another task, too"))
+        names.add(found.name)
+        yield found
 
 
 def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -20,6 +20,7 @@ from rainbow.jobspec.dialects.common import (
 )
 from rainbow.jobspec.request import SLOT, Condition, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.schema_validation import check, unknown_keys
+from rainbow.text import REFUSED
 
 Forest = tuple[Resource, ...]
 
@@ -46,7 +47,7 @@ def read_founding(document: Mapping[str, Any]) -> Request:
         raise LimitError(f"more than {MOST_VARIANTS} ways to choose", pointer="/resources", limit="variants")
     command = read_command(task.get("command"), "/task/command")
     if not command:
-        warnings.append("task 0 has no command")
+        warnings.append(f"task 0 has no command; {REFUSED}")
     attributes, at = _attributes(document, task)
     asked_at = "/resources" if "resources" in document else "/task"
     spec = TaskSpec(

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, NotFound
+from rainbow.errors import Conflict, JobspecError, NotFound, Refused
 from rainbow.jobspec import parse_jobspec
 from rainbow.matching import backends, match, shown_explained, verdict_to_json
 from rainbow.selection import check_options
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.settings import WAIT
+from rainbow.service.jobs.dependency_targets import check_dependencies
 from rainbow.service.jobs.lifecycle import sees
 from rainbow.service.placement import ledger, refusal
 from rainbow.service.placement.candidates import barred, reach_of
 from rainbow.service.placement.match_cache import Found, MatchCache
 from rainbow.store import jobs
+from rainbow.text import REFUSED, shortened
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.service.core.service import Service
 
 
@@ -82,13 +86,34 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
     """Say which clusters could run a jobspec; explained if that was asked for."""
     if not asked.explain:
         found = find_for(service, who, asked)
-        return verdict_to_json(found.request, found.match.verdicts)
+        answer = verdict_to_json(found.request, found.match.verdicts)
+        fitting = [found.match.reach.entry(one.cluster).cluster for one in found.match.candidates]
+        return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, found.request, fitting)]}
     request = parse_jobspec(asked.jobspec)
     among = reach_of(service, who, asked.clusters).clusters
     settings = service.settings
     backend = asked.backend or settings.backend
     verdicts = match(request, among, backend, settings.budget())
-    return shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
+    answer = shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
+    matched = {verdict.cluster for verdict in verdicts if verdict.matched}
+    fitting = [cluster for cluster in among if cluster.name in matched]
+    return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, request, fitting)]}
+
+
+def _refused_later(service: Service, who: Caller, request: Request, fitting: Iterable[Cluster]) -> Iterator[str]:
+    """Say why a submit refuses a job that clusters match, unless its warnings do."""
+    try:
+        with service.store.read() as connection:
+            check_dependencies(connection, who, request)
+    except JobspecError as fault:
+        yield f"{fault}; {REFUSED}"
+    told: dict[str, list[str]] = {}
+    for cluster in fitting:
+        try:
+            refusal.check_processes(service, request, cluster)
+        except Refused as fault:
+            told.setdefault(fault.message, []).append(cluster.name)
+    yield from shortened(f"{', '.join(names):.80}: {text}; {REFUSED}" for text, names in told.items())
 
 
 def find_for(service: Service, who: Caller, asked: Submission) -> Found:
