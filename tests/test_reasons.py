@@ -30,6 +30,14 @@ def test_a_node_that_has_each_part_and_not_all_of_them_is_told_so():
     assert (found.subject, found.wanted, found.found) == ("node", 1, 0)
 
 
+def test_memory_of_slots_in_one_node_is_summed():
+    inside = [
+        {"type": "slot", "replicas": 2, "with": [{"type": "core"}, {"type": "memory", "count": 20, "unit": "GiB"}]}
+    ]
+    found = reason(cluster("cluster(node*4(core*4 memory:16GB))"), resources=group("node", **{"with": inside}))
+    assert found.text.endswith("requested 40 GiB memory per node, the largest node has 16 GB")
+
+
 def test_some_nodes_have_all_parts_and_fewer_than_wanted():
     made = cluster("cluster(node*2(core*4 gpu*1) node*3(core*4) node*4(gpu*1))")
     inside = [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]

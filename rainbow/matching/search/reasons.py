@@ -140,14 +140,16 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
             return found
     wanted, most = resource.count.min, counts.units(resource, needs=False)
     part, place, text = resource, "", f"found {_held(resource, CLUSTER, most, counts)} of {_units(resource)}"
+    slots = 1
     while (step := _shortest_child(part, counts)) is not None:
+        slots = part.count.min if part.is_slot and part is not resource else 1  # all of them are in one place
         part, place, most = step
     is_split = len(part.children) > 1
     held = _held(part, place, most, counts)
     if place == CLUSTER and not is_split:
         text += f"; the cluster has {held} of {_units(part)}"
     elif place and not is_split:
-        text += f"; requested {_units(part)} per {place}, the largest {place} has {held}"
+        text += f"; requested {_units(part, slots)} per {place}, the largest {place} has {held}"
     if is_split:
         text += f"; {_together(part, counts, most)}"
     if part is resource:
@@ -191,9 +193,9 @@ def _shortest_child(part: Resource, counts: Counts) -> tuple[Resource, str, int]
     return None
 
 
-def _units(resource: Resource) -> str:
+def _units(resource: Resource, times: int = 1) -> str:
     """Write how many a request wants: "4 cores", "64 GB memory", "2 slots build"."""
-    wanted = resource.count.min
+    wanted = resource.count.min * times
     if resource.is_slot:
         return f"{some(wanted, 'slot')} {resource.label}".strip()
     if resource.unit or resource.type in UNCOUNTED:
