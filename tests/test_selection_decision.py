@@ -59,7 +59,7 @@ def test_drops_of_booking_last_over_every_priority() -> None:
     two = {"priorities": [{"priority": n, "steps": [{"filter": f"cost > {3 - n}"}]} for n in (1, 2)]}
     choice = choose({"a": {"cost": 2, "nodes_free": 0}, "b": {"cost": 2, "nodes_free": 5}}, two)
     assert choice.cluster == "b"
-    assert choice.drops == {"a": "booking: job needs 1 nodes, but only 0 are free (nodes_free)"}
+    assert choice.drops == {"a": "booking: job needs 1 node, but none is free (nodes_free)"}
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_cluster_that_matches_and_takes_none_now_is_told_from_one_that_never_can
         409, "no-cluster-now", "POST", "/v1/jobs", {"jobspec": jobspec(), "selector": selector}, *tokens
     )
     assert told["dropped"] == {
-        "elm": "booking: job needs 1 nodes, but only 0 are free (nodes_free)",
+        "elm": "booking: job needs 1 node, but none is free (nodes_free)",
         "oak": "priority 1, filter: cost < 3 is false: cost is 3",
     }
     assert told["detail"].startswith("2 clusters could run this job, none takes it now: elm: booking: ")

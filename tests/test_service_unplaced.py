@@ -42,7 +42,7 @@ def test_job_that_no_cluster_takes_now_waits_unplaced_with_reason_and_since(api:
     oak = full(api)
     made = queue(api, oak)
     assert (made["state"], made["cluster"], made["wait"]["reason"]) == ("UNPLACED", None, "no-cluster-now")
-    assert made["wait"]["facts"]["dropped"] == {"oak": "booking: job needs 1 nodes, but only 0 are free (nodes_free)"}
+    assert made["wait"]["facts"]["dropped"] == {"oak": "booking: job needs 1 node, but none is free (nodes_free)"}
     shown = show(api, made, oak.token)
     assert (shown["state"], shown["cluster"], shown["tasks"]) == ("UNPLACED", None, [])
     assert shown["wait"]["since"] == shown["submitted_at"] == made["wait"]["since"]

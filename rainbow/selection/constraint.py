@@ -32,6 +32,7 @@ from rainbow.selection.options import (
     variables_read,
 )
 from rainbow.selection.variables import MISSING, Variables
+from rainbow.text import some
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict
@@ -135,9 +136,7 @@ class _Decision:
         values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
         dropped = {row: fault.reason for row, fault in faults.items()}
         short = [row for row, enough in values.items() if not enough]
-        dropped |= {
-            row: (f"job needs {takes[row]} nodes, but only {shown(free[row])} are free (nodes_free)") for row in short
-        }
+        dropped |= {row: _unbooked(takes[row], free[row]) for row in short}
         return self._bar("booking", BOOKING.text, rows, dropped)
 
     def _bar_stale(self, rows: Rows) -> Rows:
@@ -267,6 +266,12 @@ class _Decision:
         else:
             row = rows[0 if instruction.argument == "first" else -1]
         return _Outcome([row], {}, {}, f"{instruction.argument} of {len(rows)}")
+
+
+def _unbooked(takes: Any, free: Any) -> str:
+    """Say that too few nodes are free; what others hold may be more than a cluster reports as free."""
+    there = "none is" if free <= 0 else "only 1 is" if free == 1 else f"only {shown(free)} are"
+    return f"job needs {some(takes, 'node')}, but {there} free (nodes_free)"
 
 
 def _expression(instruction: Instruction) -> Expression:
