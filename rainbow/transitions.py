@@ -323,7 +323,9 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
 
 def _final(task: Task, event: Ended, now: float) -> Task:
     state = T.COMPLETED if event.good else RESULTS.get(event.result, T.FAILED)
-    given = {"exit_code": event.exit_code, "output": event.output, "errors": event.errors}
+    given: dict[str, Any] = {"exit_code": event.exit_code, "output": event.output, "errors": event.errors}
+    if task.suspended_at is not None:
+        given |= {"paused": task.paused + now - task.suspended_at, "suspended_at": None}
     return advance(task, state, ended_at=now, detail=event.detail, cause=event.cause, **given)
 
 

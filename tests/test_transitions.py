@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rainbow import transitions
 from rainbow.errors import Conflict
-from rainbow.state_machine import BOOKED, ENDED, TASK_MOVES, Task, TaskState
+from rainbow.state_machine import BOOKED, ENDED, TASK_MOVES, Task, TaskState, ran_for
 from rainbow.transitions import Assigned, Ended, Lost, transition
 
 CASES = yaml.load((Path(__file__).parent / "cases" / "transitions.yaml").read_text(), yaml.CSafeLoader)
@@ -105,6 +105,12 @@ def test_what_a_site_holds_it_lets_continue_itself_and_a_new_start_says_so() -> 
     for event in (transitions.Resumed(), transitions.Started()):
         after = transition(held, event, 8.0)
         assert (after.state, after.hold, after.detail, after.paused) == (S.RUNNING, "", "", 3.0)
+
+
+def test_a_task_that_ends_while_it_is_suspended_has_not_run_since() -> None:
+    held = transition(task(S.RUNNING, started_at=1.0, paused=2.0), transitions.Suspended(), 5.0)
+    over = transition(held, Ended("stopped", canceled=True), 9.0)
+    assert (over.state, ran_for(over, 9.0), over.paused) == (S.CANCELED, 2.0, 6.0)
 
 
 @pytest.mark.parametrize("state", list(TaskState))

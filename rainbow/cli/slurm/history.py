@@ -167,7 +167,8 @@ def _summed(job: Document) -> dict[str, Any]:
     failed = [task for task in ended if task["state"] == "FAILED"]  # before what was stopped
     code = max((task["exit_code"] for task in failed or ended), default=None)
     workers = list(dict.fromkeys(name for task in tasks for name in task["placement"] if name))
-    summary = {"counts": counts, "started_at": started, "exit_code": code, "workers": workers}
+    paused = min((task["paused"] for task in tasks), default=0.0)
+    summary = {"counts": counts, "started_at": started, "exit_code": code, "workers": workers, "paused": paused}
     return {
         **{key: value for key, value in job.items() if key not in ("tasks", "units", "array")},
         "summary": summary,
