@@ -163,6 +163,19 @@ def test_the_limits_have_defaults_and_can_be_set(oak: Cluster) -> None:
     assert (limits["max_lost"], limits["quarantine_after_lost"]) == (5, 10)
 
 
+def test_a_job_that_completed_after_a_loss_says_so(oak: Cluster, clock: Clock) -> None:
+    job = submit(oak)
+    lose(oak, clock)
+    clock.now += 1
+    step(oak.api.service, "oak")
+    [offer] = oak.take()
+    oak.end(offer)
+    told = oak.api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
+    assert told["answer"] == (
+        "COMPLETED on oak; t lost 1 attempt before, the last because what watched it was killed"
+    )
+
+
 def test_a_task_stopped_because_its_worker_is_lost_counts_as_lost(oak: Cluster, clock: Clock) -> None:
     submit(oak)
     submit(oak)

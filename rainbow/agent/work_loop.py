@@ -33,6 +33,7 @@ from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
 from rainbow.agent.messages import batch, ended, happened, placed, refs, run_id, run_of, stale_runs, waits, wrote
 from rainbow.client import Client, Problem, responses
+from rainbow.text import some
 
 DONE = {"suspend": "suspended", "resume": "resumed"}
 
@@ -199,7 +200,8 @@ class Agent:
         fresh = set(self._executor.running()) - self._fenced
         if fresh:
             self._say(
-                f"no word from the server for {self._lease:g} s: stopping {len(fresh)} tasks, others may get them"
+                f"no word from the server for {self._lease:g} s: stopping {some(len(fresh), 'task')}, which others "
+                "may get"
             )
         for run in fresh:
             self._executor.stop(run)
@@ -210,7 +212,7 @@ class Agent:
     def _begin_to_stop(self) -> None:
         self._stop_by = self._clock() + LAST_WORDS
         running = self._executor.running()
-        self._say(f"shutting down: stopping {len(running)} tasks")
+        self._say(f"shutting down: stopping {some(len(running), 'task')}")
         for run in running:
             self._executor.stop(run)
 
@@ -417,7 +419,8 @@ class Agent:
                 continue
             if end.id in self._fenced:
                 self._fenced.discard(end.id)
-                end = replace(end, result=Result.LOST, detail=OVER) if end.result is Result.STOPPED else end
+                is_ours = end.result in (Result.STOPPED, Result.LOST)
+                end = replace(end, result=Result.LOST, detail=OVER) if is_ours else end
             self._journal.tell(ended(end))
             self._say(f"task {end.id[0]} {_in_words(end)}")
 
@@ -457,4 +460,5 @@ class Agent:
 def _in_words(end: Ended) -> str:
     how = "exit code" if end.result is Result.EXITED else str(end.result)
     code = f" {end.exit_code}" if end.result is Result.EXITED else ""
-    return f"ended: {how}{code}" + (f" ({end.detail})" if end.detail else "")
+    detail = end.detail.removeprefix(f"{end.result}: ")
+    return f"ended: {how}{code}" + (f" ({detail})" if detail else "")

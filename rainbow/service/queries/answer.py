@@ -25,6 +25,7 @@ VERBS = {T.FAILED: "failed", T.TIMED_OUT: "ran longer than its limit", T.CANCELE
 ITS_OWN = {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
 # and with the cluster, where nothing starts
 AWAY = {"drained", "step-failed", "no-agent", "no-worker-ready", "agent-silent"}
+OVER = (T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED)
 LOOKED_AT = 100  # tasks among which the first that ended so is looked for
 
 
@@ -36,6 +37,7 @@ def answer_of(
     ended = tasks.some_of(connection, record.id, BAD.get(record.state, ()), LOOKED_AT) if record.state in BAD else []
     current = wait if record.state not in LIVE or counts.get(T.WAITING) or record.wait is None else None
     found = answer(record.state, record.cluster, current, counts, ended)
+    found += _lost_before(tasks.some_of(connection, record.id, OVER, LOOKED_AT)) if record.state not in LIVE else ""
     turn = current and current.get("reason") not in ITS_OWN | AWAY
     return (
         f"{found}; {account['text']}"
@@ -68,11 +70,21 @@ def answer(
     return ": ".join(filter(None, [where, *counted, said]))
 
 
+def _lost_before(ended: Sequence[Task]) -> str:
+    """Say of the first task of a job that was lost before it ended, how often and why."""
+    first = next((task for task in ended if task.losses and task.cause != "lost"), None)
+    if first is None:
+        return ""
+    return (
+        f"; {first.name} lost {some(len(first.losses), 'attempt')} before, the last because {first.losses[-1]['why']}"
+    )
+
+
 def _progress(counts: Mapping[TaskState, int], state: JobState) -> list[str]:
     whole, runs, waits = sum(counts.values()), counts.get(T.RUNNING, 0), counts.get(T.WAITING, 0)
     if state is not JobState.RUNNING or whole < 2:
         return []
-    over = sum(counts.get(one, 0) for one in (T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED))
+    over = sum(counts.get(one, 0) for one in OVER)
     parts = [
         f"{runs} of {some(whole, 'task')} running",
         f"{over} ended" * bool(over),
