@@ -121,6 +121,11 @@ def test_scheduler_is_set_and_shown(shell: Shell) -> None:
 def test_scheduler_of_another_policy_is_shown(shell: Shell) -> None:
     shell("scheduler", "set", "oak", "--policy", "delegate")
     assert re.search(r"^max_handed_over +1000 *$", shell("scheduler", "show", "oak").stdout, re.MULTILINE)
+    _, first, *others = shell("scheduler", "changes", "oak").stdout.splitlines()
+    assert re.search(r" policy +load_based +delegate *$", first)
+    assert any(re.search(r" settings.max_handed_over +- +1000 *$", line) for line in others)
+    assert not any(re.search(r" settings.rebalance_threshold +10 +- *$", line) for line in others)
+    assert "rebalance_threshold" in shell("scheduler", "changes", "oak", "-o", "json").stdout
     shell("scheduler", "set", "oak", "--policy", "load_based")
 
 

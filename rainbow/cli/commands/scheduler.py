@@ -235,9 +235,17 @@ def _number(text: str) -> float:
 @printer.output_option
 @with_secret
 def changes(client: Client, cluster: str, output: str) -> None:
-    """Show the change history of a cluster's policy, settings and limits, newest first."""
+    """Show the change history of a cluster's policy, settings and limits, newest first.
+
+    Settings that end with their policy are listed with -o json.
+    """
     found = client.scheduler_changes(cluster)
-    rows = [(printer.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"]) for one in found]
+    switched = {one["changed_at"] for one in found if one["what"] == "policy"}
+    rows = [
+        (printer.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"])
+        for one in found
+        if one["to"] is not None or one["changed_at"] not in switched  # settings that only the policy before had
+    ]
     printer.show(
         output, found, lambda console: console.print(printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
     )

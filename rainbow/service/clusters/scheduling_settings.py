@@ -40,9 +40,9 @@ Parts = Mapping[str, Mapping[str, Any]]  # "policy", "settings" or "limits" → 
 
 
 def note(connection: sa.Connection, who: Caller, cluster_id: str, now: float, before: Parts, after: Parts) -> None:
-    """Store what is changed of a cluster's policy, settings and limits."""
-    for part, values in after.items():
-        for name, was, becomes in differences(before[part], values):
+    """Store what is changed of a cluster's settings, limits and policy: the last one is listed first."""
+    for part in sorted(after, key="policy".__eq__):
+        for name, was, becomes in differences(before[part], after[part]):
             what = name if part == "policy" else f"{part}.{name}"
             events.add_change(connection, cluster_id, Change(now, who.called(cluster_id), what, was, becomes))
 
