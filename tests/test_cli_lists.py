@@ -9,9 +9,11 @@ import re
 
 import pytest
 
-from rainbow.cli.commands.jobs import _waits_or_runs
+from rainbow.cli.commands.jobs import _on, _waits_or_runs
+from rainbow.cli.commands.reservations import _kept
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output.columns import expected, lasting
+from rainbow.cli.slurm.history import _summed
 from tests.agent_sites import until
 from tests.shell import Shell, server, shell
 
@@ -102,6 +104,24 @@ def test_a_suspended_job_is_listed_as_such_and_its_time_stands_still() -> None:
     }
     assert _waits_or_runs(job) == "1 task suspended"
     assert [lasting(job, NOON), lasting({**job, "suspended_at": None}, NOON)] == [50.0, 43_190.0]
+
+
+def test_history_of_one_job_leaves_out_what_it_was_suspended() -> None:
+    task = {
+        "state": "COMPLETED",
+        "started_at": "2026-01-01T00:00:00Z",
+        "exit_code": 0,
+        "placement": {},
+        "paused": 6.0,
+    }
+    assert lasting(_summed({"tasks": [task], "ended_at": "2026-01-01T00:00:16Z"}), NOON) == 10.0
+
+
+def test_amounts_are_in_words_and_what_lies_outside_workers_is_named() -> None:
+    placement = {"n0": {"core": 1, "memory": 16 * 10**9}, "": {"license": 2}}
+    held = _on({"placement": placement}, {"units": {"memory": "B"}})
+    assert held == _kept({"placement": placement, "units": {"memory": "B"}})
+    assert held == {"n0": {"core": 1, "memory": "16 GB"}, "cluster-wide": {"license": 2}}
 
 
 def test_what_is_expected_is_said_with_its_year_and_not_once_it_is_over() -> None:

@@ -123,6 +123,10 @@ def test_reserve_creates_lists_shows_and_deletes(place, tmp_path):
     until(lambda: place.json("job", "show", inside)["state"] == "COMPLETED")
     assert place.json("job", "show", waits)["state"] == "WAITING"
     assert "room" in place("reserve", "create", "--cluster", "oak", "-n", "2", "-t", "9", "--start", soon(), code=3)
+    before = place.json("reserve", "list", "--cluster", "oak")
+    preview = place("reserve", "maintenance", "n0", "--cluster", "oak", "-t", "9", "--preview")
+    assert preview.endswith("preview: nothing was changed\n")
+    assert place.json("reserve", "list", "--cluster", "oak") == before
     place("reserve", "delete", made["id"], "--cluster", "oak")
     own = place.json("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "9", "--start", soon())
     assert own["requestor"] == getpass.getuser()

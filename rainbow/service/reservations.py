@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater, ValueRefused
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
+from rainbow.matching import stated_units
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.limits import check_limits
@@ -70,7 +71,7 @@ def create(
         if kept.placement is None or frozen is None:
             raise Refused(f"no room for this reservation on cluster {name}: {kept.text}", cluster=name)
         made = _record(service, record, owner, body, kept)
-        told = _shown(made, service.clock()) | {"must_end": list(kept.ends)} | _in_the_way(frozen, made)
+        told = _shown(service, record, made) | {"must_end": list(kept.ends)} | _in_the_way(frozen, made)
         if preview:
             return {**told, "id": None}
         with turn.write() as connection:
@@ -88,14 +89,14 @@ def listing(service: Service, who: Caller, name: str, *, every: bool = False) ->
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
         found = reservations.of_cluster(connection, record.id, None if every else now)
-    return [_shown(one, now) for one in found if _sees(who, one)]
+    return [_shown(service, record, one) for one in found if _sees(who, one)]
 
 
 def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[str, Any]:
     """Show one."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        return _shown(_visible(connection, who, record, reservation_id), service.clock())
+        return _shown(service, record, _visible(connection, who, record, reservation_id))
 
 
 def delete(service: Service, who: Caller, name: str, reservation_id: str) -> None:
@@ -281,7 +282,9 @@ def _note(
     events.add(connection, now, record.id, "reservation", cluster=record.name, id=one.id, state=state)
 
 
-def _shown(one: ReservationRecord, now: float) -> dict[str, Any]:
+def _shown(service: Service, record: ClusterRecord, one: ReservationRecord) -> dict[str, Any]:
+    now, entry = service.clock(), service.catalogue.get(record.name)
+    units = stated_units(entry.cluster) if entry else {}
     state = "over" if one.end <= now else "active" if one.start <= now else "coming"
     return {
         "id": one.id,
@@ -292,6 +295,7 @@ def _shown(one: ReservationRecord, now: float) -> dict[str, Any]:
         "start": _written(one.start),
         "end": _written(one.end),
         "placement": one.placement,
+        **({"units": units} if units else {}),
         "maintenance": one.maintenance,
         "created_at": _written(one.created_at),
     }

@@ -239,13 +239,13 @@ def exit_code_of(job: Document) -> int:
 def _on(task: Document, job: Document) -> dict[str, Any]:
     """Return what a task holds of each worker, in words."""
     units = job.get("units") or {}
-    return {worker: printer.amounts(held, units) for worker, held in task["placement"].items()}
+    return {name or printer.CLUSTER_WIDE: printer.amounts(held, units) for name, held in task["placement"].items()}
 
 
 def _held(task: Document) -> str:
     """Say which vertices a task holds, worker by worker; "" where only amounts are known, or it holds nothing."""
     whole = {name: ",".join(path or "all of it" for path in paths) for name, paths in (task["held"] or {}).items()}
-    return "; ".join(f"{name or 'cluster-wide'} {paths}" for name, paths in whole.items())
+    return "; ".join(f"{name or printer.CLUSTER_WIDE} {paths}" for name, paths in whole.items())
 
 
 def draw_job(console: Console, job: Document, *, held: bool = False) -> None:

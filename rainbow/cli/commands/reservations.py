@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.table import Table
 
 from rainbow.cli.input.files import text_of
 from rainbow.cli.input.job_options import moment, some_duration
@@ -69,7 +71,7 @@ def create(
         login=None if times_and_names["requestor"] else login(),
         **times_and_names,
     )
-    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    printer.show(output, made, lambda console: console.print(_facts(made)))
 
 
 def _check_times(start: str | None, end: str | None, duration: float | None, **_: Any) -> None:
@@ -103,7 +105,9 @@ def maintenance(client: Client, cluster: str, workers: str, output: str, **given
     """Keep WORKERS (a hostlist) free of jobs for a time; list what must end or moves."""
     _check_times(**given)
     made = client.maintain(cluster, workers, **given)
-    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    printer.show(output, made, lambda console: console.print(_facts(made)))
+    if given["preview"] and output == "table":
+        click.echo("preview: nothing was changed")
 
 
 @reserve.command(name="list")
@@ -122,7 +126,18 @@ def list_reservations(client: Client, cluster: str, over: bool, output: str) -> 
 def _row(one: dict[str, Any]) -> list[Any]:
     anybody = "anybody" if one["requestors"] is None else one["requestors"] or "maintenance"
     times = [printer.when(one["start"]), printer.when(one["end"])]
-    return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, one["placement"]]
+    return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, _kept(one)]
+
+
+def _kept(one: Mapping[str, Any]) -> dict[str, Any]:
+    units = one.get("units") or {}
+    return {worker or printer.CLUSTER_WIDE: printer.amounts(held, units) for worker, held in one["placement"].items()}
+
+
+def _facts(one: Mapping[str, Any]) -> Table:
+    """Return a reservation as a list of names and values, amounts in words."""
+    shown = {key: value for key, value in one.items() if key != "units"}
+    return printer.facts({**shown, "placement": _kept(one)})
 
 
 @reserve.command()
@@ -133,7 +148,7 @@ def _row(one: dict[str, Any]) -> list[Any]:
 def show(client: Client, reservation_id: str, cluster: str, output: str) -> None:
     """Show one."""
     found = client.reservation(cluster, reservation_id)
-    printer.show(output, found, lambda console: console.print(printer.facts(found)))
+    printer.show(output, found, lambda console: console.print(_facts(found)))
 
 
 @reserve.command()

@@ -94,6 +94,9 @@ def facts(pairs: Mapping[str, Any]) -> Table:
     return drawn
 
 
+CLUSTER_WIDE = "cluster-wide"  # where resources of no worker are, such as licenses
+
+
 def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any]:
     """Return amounts that are not 0, those with a base unit in words.
 
