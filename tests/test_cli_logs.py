@@ -38,7 +38,7 @@ def test_logs_are_those_of_the_job_or_of_one_task(shell: Shell) -> None:
     assert shell("job", "logs", job).stdout == "── task-0-0\nelement 3\n── task-0-1\nelement 5\n"
     assert shell("job", "logs", "--task", "5", job).stdout == "element 5\n"
     assert shell("job", "logs", "--task", "task-0-0", job).stdout == "element 3\n"
-    assert "the job has no task 7" in shell("job", "logs", "--task", "7", job).stderr
+    assert "the job has no task 7; there are 2: 3,5" in shell("job", "logs", "--task", "7", job).stderr
     assert "no standard error apart" in shell("job", "logs", "--err", job).stderr
     apart = shell.json("submit", "-e", str(shell.folder / "err"), "--", "sh", "-c", "echo out; echo err >&2")["id"]
     shell("job", "wait", apart)

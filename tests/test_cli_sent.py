@@ -55,6 +55,16 @@ def test_a_cluster_is_registered_with_all_that_belongs_to_it(shell: Shell) -> No
     assert shell.code("cluster", "delete", "ash", **own) is Exit.OK
 
 
+def test_a_refused_registration_names_the_file_and_the_place_in_it(shell: Shell) -> None:
+    graph = grid(1, 1)
+    graph["graph"]["nodes"]["n0"]["metadata"]["size"] = "x"
+    path = shell.file("bad.json", graph)
+    told = shell("cluster", "register", path, "--name", "yew", "--secret", REGISTRATION).stderr
+    assert told.startswith(f"rainbow: {path}: ")
+    assert "/graph/nodes/n0/" in told
+    assert "/graph/graph" not in told
+
+
 def test_token_and_secret_are_shown_once_if_they_are_not_saved(shell: Shell) -> None:
     words = ["cluster", "register", shell.file("graph.json", grid(1, 1)), "--name", "yew", "--secret", REGISTRATION]
     shown = shell(*words).stdout

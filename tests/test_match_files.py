@@ -167,3 +167,13 @@ def test_any_file_gives_one_line_and_no_traceback(folder, content):
         assert len(found.stderr.splitlines()) == 1
         assert "set RAINBOW_DEBUG=1 for a traceback and please report it" not in found.stderr
         assert "\x1b" not in found.output
+
+
+def test_nodes_that_are_down_are_counted_and_said(tmp_path):
+    graph = nodes(2, 4)
+    down = next(one for one in graph["graph"]["nodes"].values() if one["metadata"]["type"] == "node")
+    down["metadata"]["unavailable"] = "DOWN"
+    told = run(written(tmp_path / "j.json", job(4)), "--graph", written(tmp_path / "elm.json", graph), "-o", "json")
+    answer = json.loads(told.stdout)
+    assert (answer["candidates"][0]["fits"], len(answer["warnings"])) == (2, 1)
+    assert answer["warnings"][0].endswith(": counted 1 unavailable node as if available")

@@ -11,7 +11,7 @@ import click
 
 from rainbow.cli import session
 from rainbow.cli.input import settings_file
-from rainbow.cli.input.files import FILE, json_of, named_file, text_of, yaml_of
+from rainbow.cli.input.files import FILE, json_of, named_file, sent_from, text_of, yaml_of
 from rainbow.cli.output import printer, progress
 from rainbow.cli.output.printer import one_line
 from rainbow.cli.session import credentials_used, with_registration, with_secret, with_tokens
@@ -19,6 +19,7 @@ from rainbow.client import Client, responses
 from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster
 from rainbow.graph.sources import graph_sources
+from rainbow.jobspec.yaml_reader import step
 
 
 @click.group()
@@ -67,15 +68,18 @@ def register(
     """
     if save:
         session.read(save)  # a file that cannot be added to is better known before than after
-    made = client.register_cluster(
-        name,
-        json_of(graph),
-        {called: json_of(path) for called, path in map(named_file, subsystems)} or None,
-        yaml_of(state) if state else None,
-        levels,
-        _policy(policy, policy_settings),
-        visibility,
-    )
+    own = dict(map(named_file, subsystems))
+    sent = {"/graph": graph, **{f"/subsystems/{step(called)}": path for called, path in own.items()}}
+    with sent_from(sent | ({"/state": state} if state else {})):
+        made = client.register_cluster(
+            name,
+            json_of(graph),
+            {called: json_of(path) for called, path in own.items()} or None,
+            yaml_of(state) if state else None,
+            levels,
+            _policy(policy, policy_settings),
+            visibility,
+        )
     try:
         if save:
             session.save(save, url, name, made["token"], made["secret"])

@@ -66,7 +66,7 @@ class Writer:
         ids = list(read_array(found["array"], "").ids) if "array" in found else range(len(tasks))
         chosen = [one for one in tasks if self._task in (str(ids[one["index"]]), one["name"])]
         if not chosen and tasks:
-            named = ", ".join(one["name"] for one in tasks[:5])
+            named = found.get("array") or ", ".join(one["name"] for one in tasks[:5])
             raise NotFound(f"the job has no task {self._task}; there are {len(tasks)}: {named}")
         return chosen
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from rainbow.cli.output.printer import table, words
 from rainbow.cli.session import with_tokens
 from rainbow.errors import NotFound
 from rainbow.jobspec import Request, parse_jobspec
+from rainbow.text import some
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -119,9 +120,17 @@ def local_answer(
     from rainbow.matching import match as match_clusters
 
     verdicts = match_clusters(request, clusters, backend, budget=Budget(time.monotonic))
+    answer = verdict_to_json(request, verdicts)
     if explain:
-        return shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.monotonic))
-    return verdict_to_json(request, verdicts)
+        answer = shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.monotonic))
+    return {**answer, "warnings": [*answer["warnings"], *_down(clusters)]}
+
+
+def _down(clusters: Iterable[Cluster]) -> Iterator[str]:
+    """Say which clusters' graphs have nodes that are down: matching asks what the whole cluster can hold."""
+    for one in clusters:
+        if down := sum("unavailable" in vertex["metadata"] for _, vertex in one.graph.nodes(data=True)):
+            yield f"{one.name}: counted {some(down, 'unavailable node')} as if available"
 
 
 def sweep(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +117,21 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except InputError as fault:
         fault.message = f"{path}: {fault.message}"
+        raise
+
+
+@contextmanager
+def sent_from(files: Mapping[str, Path]) -> Iterator[None]:
+    """Let a refusal name the file, and the place in it, that was sent at a pointer of the request."""
+    from rainbow.client import Problem  # slow to load, and loaded already where something was sent
+
+    try:
+        yield
+    except Problem as fault:
+        for at, path in files.items():
+            if fault.pointer and fault.pointer.startswith(f"{at}/"):
+                fault.pointer, fault.detail = fault.pointer.removeprefix(at), f"{path}: {fault.detail}"
+                break
         raise
 
 

@@ -74,7 +74,7 @@ Jobspec = str | dict[str, Any]
 _NAMED = re.compile("--([a-z-]+)")
 AFTER = "rainbow.after_dashes"
 MISPLACED = "-n, -c, -g and -t go with a command after -- or with a batch script, as do {}"
-TASKS_NOW = "-n is a number of tasks, as in Slurm; before it was nodes, which are -N now"
+TASKS_NOW = "-n is a number of tasks, as in Slurm; nodes are -N"
 SECONDS_STILL = "-t {0} is {0} seconds; Slurm's {0} minutes are -t {0}m"
 COUNT = click.IntRange(1)
 # options of sbatch that a submit has, by their names there
