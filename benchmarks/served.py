@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from rainbow.graph import read_cluster
 from rainbow.service.core.service import keep_summary
-from rainbow.service.core.token_digests import TOKEN, minted
 from rainbow.store import clusters, credentials, open_store, workers
 from rainbow.store.clusters import ClusterRecord
+from rainbow.store.credentials import TOKEN, minted
 from rainbow.store.schema import clusters as clusters_table
 from rainbow.store.schema import workers as workers_table
 
