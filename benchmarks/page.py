@@ -113,10 +113,10 @@ def measured(page: Page, url: str, decided: str) -> Iterator[Row]:
     yield f"timeline of {BARS:,}: moved, p95 of a frame", _frames(page), 40, "ms"
 
 
-def watched(served: Served, crowd: Crowd) -> Iterator[Row]:
+def watched(crowd: Crowd) -> Iterator[Row]:
     """Measure what a hundred viewers cost."""
     with ThreadPoolExecutor(1) as apart:  # Playwright has a loop of its own in this thread
-        told = apart.submit(asyncio.run, viewers.measured(crowd, served)).result()
+        told = apart.submit(asyncio.run, viewers.measured(crowd)).result()
     name = f"{viewers.VIEWERS} viewers of {CLUSTERS:,} clusters"
     yield f"{name}: processor", told["cpu"], 10, "% of a core"
     yield f"{name}: fewer submits", told["submits"], 5, "%"
@@ -261,7 +261,7 @@ def main(parts: Sequence[str] = PARTS) -> int:
                     rows += measured(page, url, crowd.pages[3][0])
                     page.context.close()
                 if "viewers" in parts:
-                    rows += watched(served, crowd)
+                    rows += watched(crowd)
         browser.close()
     print("| what | measured | budget |\n|---|---|---|")
     for what, value, budget, unit in rows:

@@ -1,5 +1,8 @@
 """A hundred viewers of a fleet: what they cost the server, its agents and those who submit.
 
+The processor's time is that of the threads that answer requests: planning and forecasts of a cluster of 10,000 nodes
+take several times as much, and never the same twice. Viewers make none of them.
+
 The viewers do what `page.js` does: each keeps a stream open, and asks for its page when the stream names a cluster of
 it. Every cluster's agent waits for work meanwhile, and jobs are submitted at a steady pace; then as fast as they can.
 """
@@ -15,18 +18,17 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count, cycle
+from itertools import cycle
 from typing import Any
 
-from benchmarks.served import Served
-
 VIEWERS = 100
-PACE = 0.1  # seconds between two submits
-SPELL = 8.0  # seconds in which processor time is measured
-BURST = 3.0  # seconds of submits as fast as they can
-ROUNDS = 3
+PACE, IN_STEP = 0.1, 70  # seconds between two submits, and how many of them
+SPELL = 8.0  # seconds in which they and what follows of them take processor time
+FLAT_OUT = 60  # submits as fast as they can
+PAIRS = 4  # of turns without viewers and with them
 LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
-WAIT, CALM = 20, 3.0  # seconds that an agent waits for work; until what was begun has ended
+WAIT, CALM = 30, 3.0  # seconds that an agent waits for work; until what was begun has ended
+SETTLED = 6.0  # seconds more until viewers have what they asked for first
 
 
 @dataclass
@@ -106,7 +108,7 @@ async def _agent(crowd: Crowd, name: str, secret: str, wait: float) -> None:
         offered = [{"id": task["id"], "attempt": task["attempt"]} for task in tasks]
         accepted = (await say("accept", tasks=offered)).get("accepted", [])
         ended = {"event": "ended", "result": "exited", "exit_code": 0}
-        run = [task for task in tasks if task["id"] in accepted and len(task["placement"]) == 1]
+        run = [task for task in tasks if task["id"] in accepted]
         events = [{"task": task["id"], "attempt": task["attempt"], **ended} for task in run]
         if events:
             await say("events", events=events)
@@ -132,18 +134,19 @@ async def _viewer(crowd: Crowd, number: int) -> None:
         crowd.statuses[f"page {got}"] += 1
 
 
-async def _submits(crowd: Crowd, pace: float, seconds: float, names: Iterator[str]) -> float:
-    """Submit to one of these clusters after the other for so long; return how many jobs a second were taken."""
-    line, headers, many = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}, 0
+async def _submits(crowd: Crowd, pace: float, many: int, names: Iterator[str]) -> list[float]:
+    """Submit so many jobs, one each `pace` seconds or as fast as they can; return how long each answer took."""
+    line, headers, took = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}, []
     began = time.monotonic()
-    while time.monotonic() < began + seconds:
+    for k in range(many):
+        await asyncio.sleep(max(0.0, began + k * pace - time.monotonic()))
         body = {"jobspec": crowd.spec, "clusters": [{"name": next(names)}]}
+        sent = time.monotonic()
         status, _ = await line.ask("POST", "/v1/jobs", headers, body)
+        took.append(time.monotonic() - sent)
         crowd.statuses[f"submit {status}"] += 1
-        many += 1
-        await asyncio.sleep(pace)
     line.close()
-    return many / (time.monotonic() - began)
+    return took
 
 
 @asynccontextmanager
@@ -161,49 +164,79 @@ async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
 # ── what is measured ──
 
 
-async def measured(crowd: Crowd, served: Served) -> dict[str, float]:
-    """Return percent of a core for the viewers, what they take of the submits in percent, and refused agents.
+@dataclass(frozen=True)
+class Turn:
+    """What one turn has shown: part of a core; seconds of the processor, and by the clock, of a submit flat out."""
 
-    Medians of rounds: in each the same is measured without viewers and then with them, so that what grows with the
-    jobs in the store counts for both.
+    core: float
+    cost: float
+    answer: float
+
+
+async def measured(crowd: Crowd) -> dict[str, float]:
+    """Return percent of a core for the viewers, percent of the submits that they take, and refused agents.
+
+    Turns without viewers and with them take the place of each other in the order ABBA, so that what grows with the
+    jobs in the store counts for both. All have the same submits, to clusters where every job ends at once. What
+    counts is the time of the processor: how many submits it is enough for says nothing of what else the machine does.
     """
-    rounds, small = [], cycle(name for name in crowd.secrets if name != LARGE)
+    pairs = []
     async with _all(
         _agent(crowd, *one, 3 + WAIT * k / len(crowd.secrets)) for k, one in enumerate(crowd.secrets.items())
     ):
         await _empty(crowd)
-        for _ in range(ROUNDS):
-            await asyncio.sleep(CALM)
-            alone = await _spent(crowd, served, small), await _submits(crowd, 0, BURST, small)
-            async with _all(_viewer(crowd, number) for number in range(VIEWERS)):
-                watched = await _spent(crowd, served, small), await _submits(crowd, 0, BURST, small)
-            rounds.append((alone, watched))
-            print(f"of a core, submits a second: alone {_two(alone)}; watched {_two(watched)}", flush=True)
+        await _turn(crowd, False)  # the first of all reads what later ones remember
+        for k in range(PAIRS):
+            first = await _turn(crowd, k % 2 == 1)
+            second = await _turn(crowd, k % 2 == 0)
+            pairs.append((second, first) if k % 2 else (first, second))
+            print("alone {}\nwatched {}".format(*pairs[-1]), flush=True)
     print(dict(crowd.statuses))
     refused = [n for kind, n in crowd.statuses.items() if re.fullmatch("(agent|stream) (?!200).*", kind)]
     return {
-        "cpu": 100 * statistics.median(watched[0] - alone[0] for alone, watched in rounds),
-        "submits": 100 * statistics.median(1 - watched[1] / alone[1] for alone, watched in rounds),
+        "cpu": _middle("of a core", [watched.core - alone.core for alone, watched in pairs]),
+        "submits": _middle("fewer submits", [1 - alone.cost / watched.cost for alone, watched in pairs]),
+        "answer": _middle("longer answers", [watched.answer / alone.answer - 1 for alone, watched in pairs]),
         "refused": sum(refused),
     }
 
 
-def _two(found: tuple[float, float]) -> str:
-    return f"{found[0]:.3f}, {found[1]:.0f}"
+def _middle(name: str, found: Sequence[float]) -> float:
+    """Print the spread, and return the median in percent."""
+    print(f"{name}: {', '.join(f'{100 * one:.1f}' for one in sorted(found))} %")
+    return 100 * statistics.median(found)
+
+
+async def _turn(crowd: Crowd, watched: bool) -> Turn:
+    small = [name for name in crowd.secrets if name != LARGE]
+    names = cycle([LARGE, *small[: SOME - 1]])
+    async with _all(_viewer(crowd, number) for number in range(VIEWERS if watched else 0)):
+        await asyncio.sleep(SETTLED if watched else 0)
+        began, used = time.monotonic(), await _cpu(crowd)
+        await _submits(crowd, PACE, IN_STEP, names)
+        await asyncio.sleep(max(0.0, began + SPELL - time.monotonic()))
+        core = (await _cpu(crowd) - used) / (time.monotonic() - began)
+        used = await _cpu(crowd)
+        took = await _submits(crowd, 0, FLAT_OUT, cycle(small))
+        return Turn(core, (await _cpu(crowd) - used) / FLAT_OUT, statistics.median(took))
+
+
+async def _cpu(crowd: Crowd) -> float:
+    """Return the seconds of the processor that the server's threads have used, but for those that plan."""
+    line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
+    _, told = await line.ask("GET", "/metrics?brief=true", headers)
+    line.close()
+    by = re.findall(r'^rainbow_thread_cpu_seconds{thread="(.*)"} (.*)$', told.decode(), re.M)
+    return sum(float(seconds) for name, seconds in by if name not in ("scheduler", "forecaster"))
 
 
 async def _empty(crowd: Crowd) -> None:
     """Empty the queue of the large cluster: to plan it takes a core by itself, with viewers or without."""
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
-    _, told = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING,RUNNING&limit=500", headers)
-    for job in json.loads(told)["jobs"]:
-        await line.ask("DELETE", f"/v1/jobs/{job['id']}", headers)
-    await asyncio.sleep(2 * CALM)
-
-
-async def _spent(crowd: Crowd, served: Served, small: Iterator[str]) -> float:
-    """Return the part of a core that the server takes while jobs come at a steady pace, some to the large cluster."""
-    names = (LARGE if k % SOME == 0 else next(small) for k in count())
-    began, used = time.monotonic(), served.cpu()
-    await _submits(crowd, PACE, SPELL, names)
-    return (served.cpu() - used) / (time.monotonic() - began)
+    while True:
+        _, told = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING,RUNNING&limit=500", headers)
+        if not (waiting := json.loads(told)["jobs"]):
+            return await asyncio.sleep(2 * CALM)
+        for job in waiting:
+            await line.ask("DELETE", f"/v1/jobs/{job['id']}", headers)
+        await asyncio.sleep(CALM)

@@ -66,6 +66,7 @@ def test_metrics_are_the_administrators(oak: Cluster) -> None:
     text = oak.api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
     assert 'rainbow_jobs{cluster="oak",state="WAITING"} 1' in text
     assert 'rainbow_workers{cluster="oak",state="NEW"} 2' in text
+    assert float(re.search(r'^rainbow_thread_cpu_seconds{thread="MainThread"} (.*)$', text, re.M)[1]) > 0  # type: ignore[index]
     assert "rainbow_clusters 1" in text
     assert 'rainbow_tasks_waiting{cluster="oak"} 1' in text
     assert 'rainbow_phase_seconds_bucket{phase="match",le="+Inf"}' in text
