@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,13 @@ def test_compare_leaves_out_of_a_sum_what_would_make_it_infinite() -> None:
     huge = [recorded(1, a=1e308), recorded(2, a=2**1022), recorded(3, a=4)]
     found = compare(huge, Rules("constraint", CHEAPEST), Rules("constraint", DEAREST))
     assert [(each.total, each.jobs) for each in found.sums["price"]] == [(8, 1), (4, 1)]
+
+
+def test_compare_counts_what_neither_places_and_what_is_no_longer_known() -> None:
+    nowhere = RecordedDecision("j2", [], {}, {}, "j2")
+    forgotten = replace(recorded(3, a=1, b=2), unknown=("b",))
+    found = compare([recorded(1, a=1, b=2), nowhere, forgotten], Rules("random", {}), Rules("random", {}))
+    assert (found.decisions, found.neither, found.left_out) == (2, 1, 1)
 
 
 def test_compare_of_a_policy_with_itself_moves_nobody() -> None:

@@ -45,6 +45,9 @@ class RecordedDecision:
     parameters: Mapping[str, Any]
     seed: int | str
     cluster: str | None = None  # the chosen one
+    unknown: Sequence[
+        str
+    ] = ()  # candidates whose graphs have changed since: what the rules read of a match is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Comparison:
     """Two sets of rules over the same decisions; `sums`: variable → (under the old one, under the new one)."""
 
     decisions: int = 0
+    left_out: int = 0  # of which something is no longer known
+    neither: int = 0  # that have no cluster under either
     moved: list[Moved] = field(default_factory=list)
     sums: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
 
@@ -90,8 +95,12 @@ def compare(decisions: Iterable[RecordedDecision], old: Rules, new: Rules) -> Co
     """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
     found = Comparison()
     for recorded in decisions:
+        if recorded.unknown:
+            found.left_out += 1
+            continue
         choices = redecide(recorded, old), redecide(recorded, new)
         found.decisions += 1
+        found.neither += choices[0].cluster is None and choices[1].cluster is None
         if choices[0].cluster != choices[1].cluster:
             found.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster, _parting(*choices)))
         for which, choice in enumerate(choices):
@@ -116,6 +125,8 @@ def written(found: Comparison) -> dict[str, Any]:
     sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(found.sums.items())}
     return {
         "decisions": found.decisions,
+        "left_out": found.left_out,
+        "neither": found.neither,
         "moved": [asdict(one) for one in found.moved],
         "refused": sum(one.new is None for one in found.moved),
         "gained": {name: jobs for name, jobs in gained.most_common() if jobs},
@@ -145,6 +156,7 @@ def read_recorded(document: Any, pointer: str = "") -> RecordedDecision:
         parameters=_mapping(document, "parameters", pointer),
         seed=_seed(document.get("seed", 0), pointer),
         cluster=document.get("cluster"),
+        unknown=tuple(map(str, document.get("unknown") or ())),
     )
 
 

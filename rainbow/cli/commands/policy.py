@@ -173,11 +173,14 @@ def _draw(console: Console, told: Mapping[str, Any]) -> None:
     if rows:
         console.print(printer.table(["JOB", "OLD", "NEW"], rows))
     sums = [
-        [name, *(one[of][key] for of in ("old", "new") for key in ("sum", "jobs"))]
+        [name, *(one[of][key] if one[of]["jobs"] else "-" for of in ("old", "new") for key in ("sum", "jobs"))]
         for name, one in told["sums"].items()
     ]
     if sums:
         console.print(printer.table(["TOTAL", "OLD", "JOBS", "NEW", "JOBS"], sums))
-    console.print(
-        f"{some(told['decisions'], 'decision')} compared, {len(told['moved'])} would choose a different cluster"
-    )
+    said = f"{some(told['decisions'], 'decision')} compared, {len(told['moved'])} would choose a different cluster"
+    if told.get("neither"):
+        said += f", {told['neither']} {'has' if told['neither'] == 1 else 'have'} no cluster under either"
+    if told.get("left_out"):
+        said += f"; {some(told['left_out'], 'decision')} left out: graphs of their clusters have changed since"
+    console.print(said)
