@@ -164,7 +164,9 @@ def requeued(*words: str) -> Deed:
     """Put a run back into the queue, where it is held, and let it go: it runs a second time and is ended there."""
 
     def done(site: Site, task: str) -> Steps:
-        job, before = site.native(task), site.begun.count(task)
+        job, before, at = site.native(task), site.begun.count(task), time.monotonic()
+        # one that was put back as soon as it had begun has ended FAILED there, and was not in the queue again
+        yield lambda: time.monotonic() > at + 2
         site.slurm.run("scontrol", *words, job)
         yield lambda: site.waits_again(task)
         if words[0] == "requeuehold":

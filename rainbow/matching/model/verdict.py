@@ -64,8 +64,9 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a verdict says beyond yes or no. `fits`: how many copies the cluster holds at once (`exact`, or at least).
+    """What a verdict says beyond yes or no.
 
+    fits      how many copies are taken one after another, each as low as can be (`exact`), or at least so many
     totals    of one copy: nodes, cores, gpus, memory, and every other type by its name, in base units
     units     the base units of totals that have one: {"memory": "B"}
     """
@@ -149,7 +150,7 @@ class Verdict:
 
     @property
     def fits(self) -> int:
-        """How many copies the cluster holds at once; if not `exact`, at least that many."""
+        """How many copies are taken one after another, the lowest first; if not `exact`, at least that many."""
         return self.answer.fits
 
     @property
