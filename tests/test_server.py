@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -69,6 +70,22 @@ def test_server_speaks_tls_and_asks_clients_for_their_certificate(processes: Pro
     assert not answers(f"https://{where}", nobody)
     assert not answers(f"https://{where}")
     assert not answers(f"http://{where}")
+    assert [first_record(where, known) for _ in range(50)] == [HANDSHAKE] * 50
+
+
+HANDSHAKE = b"\x16"  # what a record of TLS begins with (RFC 8446, section 5.1)
+
+
+def first_record(where: str, context: ssl.SSLContext) -> bytes:
+    """Begin with TLS at once, as a client on the same machine does; return the type of the answer."""
+    sent = ssl.MemoryBIO()
+    begun = context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        begun.do_handshake()
+    host, port = where.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(sent.read())
+        return connection.recv(1)
 
 
 def test_caller_over_the_rate_is_told_when_to_come_again_and_health_is_free(processes: Processes) -> None:

@@ -284,6 +284,8 @@ def _configured(service: Service, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         front,
         http=partial(Connection, places, limits, tls_of(server)),  # type: ignore[arg-type]  # a class is meant
+        # uvloop reads from a new connection although it was paused: what begins TLS would be taken for HTTP
+        loop="asyncio" if server.certificate else "auto",
         ws="none",
         lifespan="off",
         interface="asgi3",
