@@ -35,6 +35,7 @@ class Connection(HttpToolsProtocol):
         self._end: asyncio.TimerHandle | None = None  # while it is set aside
         self._head = 0  # bytes of the head that is coming
         self._open = False
+        self._early = b""  # what came with the end of the handshake, before its end was seen here
 
     # ── coming and going ──
 
@@ -73,6 +74,9 @@ class Connection(HttpToolsProtocol):
     def _begin(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._expect_head()
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free the place."""
@@ -117,6 +121,9 @@ class Connection(HttpToolsProtocol):
         """Read on; a head must be whole in time, and no longer than is allowed."""
         if not self._open:
             self.cut()  # at rest as it was set aside: a client that is closed at once tries again at once
+            return
+        if self.flow is None:
+            self._early += data
             return
         self._head += len(data)
         if self._timer is None and self._rests:
