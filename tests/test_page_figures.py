@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.page.words import ahead, band, ends, lines, when
+from rainbow.service.core.pubsub import ALL, OFFERS, PubSub
 from rainbow.service.placement.ledger import Turn
-from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series
+from rainbow.service.queries import fleet
+from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series, summary
 from rainbow.service.scheduler.forecaster import Forecaster
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 from tests.page_client import Browser, read, submit
 from tests.test_page import HOSTILE
 
+FOLLOWS = {"X-Live": "1", "Accept-Encoding": "gzip"}
 RULES = """\
 scheduler:
   algorithms:
@@ -114,6 +118,43 @@ def test_series_of_1000_clusters_are_read_in_20_ms_and_take_12_mb(api: Api) -> N
         series.of([""], POINTS * EVERY)
         took.append(time.thread_time() - begun)
     assert min(took) < 0.02
+
+
+# ── what has changed ──
+
+
+@given(st.lists(st.lists(st.sampled_from(["oak", "elm", "ash", f"{OFFERS}oak"]), max_size=3)))
+def test_news_since_a_version_is_of_the_topics_whose_own_version_has_grown(told: list[list[str]]) -> None:
+    news, seen = PubSub(), [(0, dict[str, int]())]
+    topics = ("oak", "elm", "ash", f"{OFFERS}oak")
+    for some in told:
+        news.hear(some)
+        seen.append((news.version(), {one: news.version(one) for one in topics}))
+    for k, (version, before) in enumerate(seen):
+        grown = {one for one in topics if news.version(one) > before.get(one, 0)}
+        assert news.since(version) == (grown if all(told[k:]) else {ALL})
+
+
+def test_one_of_those_who_follow_makes_the_answer_and_the_others_come_again(api: Api, oak: Cluster) -> None:
+    looking, going, found = threading.Event(), threading.Event(), list[int]()
+
+    def slow(*given: Any) -> Any:
+        looking.set()
+        assert going.wait(10)
+        return summary(*given)
+
+    def follow() -> int:
+        return int(Browser(api, ADMIN).client.get("/fleet", headers=FOLLOWS).status_code)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "summary", slow)
+        first = threading.Thread(target=lambda: found.append(follow()))
+        first.start()
+        assert looking.wait(10)
+        assert follow() == 204
+        going.set()
+        first.join(10)
+    assert (found, follow()) == ([200], 200)
 
 
 # ── times that are over ──

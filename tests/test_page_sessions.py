@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+import tempfile
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rainbow.errors import Unauthenticated
 from rainbow.page.frame import SAFE
 from rainbow.service.core import sessions
-from tests.conftest import ADMIN, Api, Clock, Cluster
+from rainbow.text import rfc3339
+from tests.conftest import ADMIN, Api, Clock, Cluster, examples, open_service_at
 from tests.page_client import Browser, submit
 
 # ── sessions ──
@@ -101,6 +110,65 @@ def test_a_revoked_token_ends_in_every_session_at_once(api: Api, oak: Cluster) -
     assert "/clusters/oak" not in both.get("/fleet")
     assert "/clusters/elm" in both.get("/fleet")
     one.get("/fleet", 303)
+
+
+def seen(api: Api, cookie: str) -> Any:
+    found = sessions.find(api.service, cookie)
+    return found and (found.acts, sorted(found.caller.visible or ()), found.caller.confined)
+
+
+DEEDS = ["find", "revoke", "rotate", "delete", "own", "all", "wait", "act", "logout"]
+
+
+@hypothesis.settings(max_examples=examples(32))
+@given(st.lists(st.sampled_from(DEEDS), max_size=12))
+def test_what_is_remembered_of_sessions_is_what_the_store_says(steps: list[str]) -> None:
+    """Plain specification: a session that is read anew each time."""
+    with tempfile.TemporaryDirectory() as folder, closing(open_service_at(Path(folder), clock := Clock())) as service:
+        api = Api(service)
+        there = {name: api.register(name) for name in ("oak", "elm")}
+        minted = [
+            api.good("POST", "/v1/tokens", {"clusters": [name], "requestors": ["ann"], **more}, there[name].secret)
+            for name in ("oak", "elm")
+            for more in ({}, {"expires_at": rfc3339(clock.now + 40)})
+        ]
+        held = [one["token"] for one in minted]
+        cookies = [sessions.begin(service, some).cookie for some in (held, held[:1], held[1:2], [ADMIN])]
+        before = [seen(api, cookie) for cookie in cookies]
+        assert [len(told[1]) for told in before] == [2, 1, 1, 0]
+        for number, step in enumerate(steps):
+            one = minted[number % 4]
+            name = one["clusters"][0]
+            owner = there[name].secret
+            if step == "revoke":
+                api.call("DELETE", f"/v1/tokens/{one['id']}", None, owner)
+            elif step == "rotate":
+                api.call("POST", f"/v1/tokens/{one['id']}:rotate", None, owner)
+            elif step == "delete":
+                api.call("DELETE", f"/v1/clusters/{name}", None, owner)
+            elif step in ("own", "all"):
+                api.call("PATCH", f"/v1/clusters/{name}/scheduler", {"visibility": step}, owner)
+            elif step == "wait":
+                clock.now += 9.0
+            elif step == "logout":
+                sessions.end(service, cookies[number % 4])
+            elif step == "act" and (found := sessions.find(service, cookies[0])):
+                with suppress(Unauthenticated):
+                    cookies[0] = sessions.act(service, found, held[0]).cookie
+            told = [seen(api, cookie) for cookie in cookies]
+            service.state(sessions.Remembered).clear()
+            assert told == [seen(api, cookie) for cookie in cookies], steps[: number + 1]
+
+
+def test_a_session_that_was_just_asked_for_is_not_read_again(api: Api, clock: Clock) -> None:
+    browser, statements = Browser(api, ADMIN), list[str]()
+    sessions.find(api.service, browser.cookie)
+    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    sessions.find(api.service, browser.cookie)
+    assert bool(statements) == api.service.store.many_processes
+    clock.now += sessions.FOR
+    sessions.find(api.service, browser.cookie)
+    assert statements
 
 
 def test_a_cookie_opens_nothing_under_v1(api: Api) -> None:

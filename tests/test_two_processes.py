@@ -22,6 +22,7 @@ from rainbow.errors import Unavailable
 from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
 from rainbow.service.agents.liveness import store_signs
+from rainbow.service.core import sessions
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
@@ -192,6 +193,18 @@ def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     until(lambda: "elm" not in there.service.catalogue, seconds=10)
     for each in peers:
         each.stop()
+
+
+def test_a_token_revoked_at_one_server_ends_in_sessions_of_the_other(pair: list[Service]) -> None:
+    here, there = pair
+    if not here.store.many_processes:
+        pytest.skip("one process serves a SQLite file")
+    oak = Api(here).register("oak")
+    minted = Api(here).good("POST", "/v1/tokens", {"clusters": ["oak"]}, oak.secret)
+    made = sessions.begin(there, [minted["token"]])
+    assert sessions.find(there, made.cookie) == made
+    Api(here).good("DELETE", f"/v1/tokens/{minted['id']}", None, oak.secret)
+    assert sessions.find(there, made.cookie) is None
 
 
 def test_a_poll_from_memory_hears_of_what_another_process_assigns(pair: list[Service]) -> None:

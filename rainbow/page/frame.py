@@ -12,7 +12,8 @@ import hmac
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -162,6 +163,17 @@ class Copies(LruCache[Any, tuple[int, float, float, Response]]):
     def __init__(self) -> None:
         super().__init__(COPIES)
         self.busy = 0.0  # until when the share of a core is used up
+        self.making: dict[Any, object] = {}  # keys of what some thread makes now
+
+    @contextmanager
+    def turn(self, key: Any) -> Iterator[bool]:
+        """Let one thread at a time make an answer; tell the others that it is not theirs."""
+        mine = object()
+        try:
+            yield self.making.setdefault(key, mine) is mine
+        finally:
+            if self.making.get(key) is mine:
+                del self.making[key]
 
 
 def shared(view: View) -> View:
@@ -180,13 +192,14 @@ def shared(view: View) -> View:
         key = (request.full_path, who().known, who().confined, session().acts)
         known = copies.get(key)
         if known is None or (known[0] != version and now >= known[2]) or now > known[1] + STALE:
-            if now + AHEAD < copies.busy:
-                later = str(1 + int((1 + random.random()) * (copies.busy - now)))  # noqa: S311 - spreads who ask
-                return Response(status=204, headers={"Retry-After": later})
-            made = with_headers(current_app.make_response(view(**parts)))
-            cost = time.thread_time() - begun
-            known = copies.put(key, (version, now, now + min(LASTS, cost / EACH), made))
-            copies.busy = max(now, copies.busy) + cost / SHARE
+            with copies.turn(key) as is_mine:
+                if not is_mine or now + AHEAD < copies.busy:
+                    after = (1 + random.random()) * max(0.0, copies.busy - now)  # noqa: S311 - spreads who ask
+                    return Response(status=204, headers={"Retry-After": str(1 + int(after))})
+                made = with_headers(current_app.make_response(view(**parts)))
+                cost = time.thread_time() - begun
+                known = copies.put(key, (version, now, now + min(LASTS, cost / EACH), made))
+                copies.busy = max(now, copies.busy) + cost / SHARE
         made = known[3]
         return Response(made.get_data(), made.status_code, made.headers)
 

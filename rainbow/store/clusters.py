@@ -96,6 +96,7 @@ def confining(connection: sa.Connection, cluster_ids: Collection[str]) -> set[st
 def set_visibility(connection: sa.Connection, cluster_id: str, visibility: str) -> None:
     """Store whose jobs a token that names requestors sees."""
     _change(connection, cluster_id, visibility=visibility)
+    credentials.note_rights(connection)
 
 
 def names(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import credentials, grants, sessions
+from rainbow.store.schema import RIGHTS, credentials, grants, sessions
 
 SECRET, TOKEN, MONITOR = "secret", "token", "monitor"
 PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", MONITOR: "rbm_", "admin": "rba_"}
@@ -107,6 +107,12 @@ def listing(connection: sa.Connection, clusters: Collection[str] | None) -> list
 def change(connection: sa.Connection, credential_id: str, **values: object) -> None:
     """Store new values of a credential's columns."""
     connection.execute(credentials.update().where(credentials.c.id == credential_id).values(**values))
+    note_rights(connection)
+
+
+def note_rights(connection: sa.Connection) -> None:
+    """Note that what is remembered of rights ends with this transaction."""
+    connection.info[RIGHTS] = True
 
 
 def lose(connection: sa.Connection, cluster_id: str) -> None:
@@ -114,6 +120,7 @@ def lose(connection: sa.Connection, cluster_id: str) -> None:
     of_it = sa.select(grants.c.credential_id).where(grants.c.cluster_id == cluster_id)
     changed = credentials.update().where(credentials.c.id.in_(of_it))
     connection.execute(changed.values(changes=credentials.c.changes + 1))
+    note_rights(connection)
 
 
 def remove_useless(connection: sa.Connection) -> None:
@@ -169,6 +176,7 @@ def use_session(connection: sa.Connection, session_id: str, now: float) -> None:
 def end_session(connection: sa.Connection, session_id: str) -> None:
     """Forget a session."""
     connection.execute(sessions.delete().where(sessions.c.id == session_id))
+    note_rights(connection)
 
 
 def end_old_sessions(connection: sa.Connection, begun: float, used: float) -> None:

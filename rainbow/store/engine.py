@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
+from rainbow.store.schema import RIGHTS
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -59,6 +60,7 @@ class Store:
         self.engine = engine
         self.many_processes = engine.dialect.name == "postgresql"
         self.one_writer = threading.RLock()
+        self.rights = 0  # how often this process has changed what somebody may do
         self._queue: list[WriteBatch[Any]] = []
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
 
@@ -148,6 +150,8 @@ class Store:
                     yield connection
                     with self.timed("commit"):
                         transaction.commit()
+            if connection.info.pop(RIGHTS, False):  # after the commit: what is read from now on is new
+                self.rights += 1
 
     def shrink(self) -> None:
         """Give some of the space of what was deleted back, where the database does not by itself."""

@@ -46,6 +46,7 @@ from typing import Any
 import sqlalchemy as sa
 
 Row = dict[str, Any]
+RIGHTS = "rights"  # noted of a connection that changes what a credential or a session allows
 
 
 def together(rows: list[Row]) -> Row | list[Row]:

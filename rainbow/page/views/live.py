@@ -16,7 +16,7 @@ from flask import Response, request
 from rainbow.page.frame import guarded, page, service, session
 from rainbow.service.core import sessions
 from rainbow.service.core.event_stream import held, one_of_few
-from rainbow.service.core.pubsub import ALL, Pause
+from rainbow.service.core.pubsub import ALL, OFFERS, Pause
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -56,8 +56,8 @@ def _waited(here: Service, parts: Iterator[str | Pause]) -> Iterator[str]:
 
 def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
     """Yield what changes; everything at once if there has been news since the page with this stamp was made."""
-    first = sessions.find(here, cookie, notes=False)
-    seen = _versions(here, first.caller) if first else {}
+    first, seen = sessions.find(here, cookie, notes=False), here.news.version()
+    who = first.caller if first else None
     yield "retry: 3000\n\n" if stamp == here.news.stamp() else 'retry: 3000\n\nevent: changed\ndata: ["*"]\n\n'
     while not here.ending:
         found = sessions.find(here, cookie, notes=False)
@@ -65,12 +65,10 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
             yield "event: end\ndata: {}\n\n"
             return
         pause = here.news.pause([ALL], ALIVE)
-        now = _versions(here, found.caller)
-        changed = sorted(name for name, version in now.items() if seen.get(name) != version)
-        gone = seen.keys() - now.keys()
-        seen = now
-        if changed or gone:
-            yield f"event: changed\ndata: {json.dumps(['*'] if gone or len(changed) > MOST_NAMED else changed)}\n\n"
+        changed = ["*"] if found.caller != who else _changed(here, found.caller, seen)
+        who, seen = found.caller, pause.versions[ALL]
+        if changed:
+            yield f"event: changed\ndata: {json.dumps(changed)}\n\n"
             yield Pause({}, TOGETHER * max(1.0, held("page") / FEW))
             continue
         yield pause
@@ -80,6 +78,10 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
             yield Pause({}, TOGETHER / 4)
 
 
-def _versions(here: Service, who: Caller) -> dict[str, int]:
-    """Return the number of the last news of each cluster that exists for the caller."""
-    return {name: here.news.version(entry.id) for name, entry in here.catalogue.items() if who.sees(entry.id)}
+def _changed(here: Service, who: Caller, seen: int) -> list[str]:
+    """Return the caller's clusters with news after this version of all; "*" for many, or if one has gone."""
+    told = {topic for topic in here.news.since(seen) if not topic.startswith(OFFERS)}
+    known = {entry.id: name for name, entry in here.catalogue.items() if entry.id in told}
+    names = sorted(name for one, name in known.items() if who.sees(one))
+    gone = any(who.sees(one) for one in told - known.keys())
+    return ["*"] if gone or len(names) > MOST_NAMED else names

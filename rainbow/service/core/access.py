@@ -15,6 +15,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
@@ -51,6 +52,7 @@ class Caller:
     monitors: bool = False  # may read the metrics of the whole server
     accounts: frozenset[str] | None = None  # that submits may be paid by; None: any of the requestor's
     confined: frozenset[str] = frozenset()  # clusters where only the jobs of the requestors named are shown
+    until: float = inf  # when the first of the credentials ends
 
     def called(self, cluster_id: str) -> str:
         """Say who this is to a cluster, without saying a credential."""
@@ -121,9 +123,16 @@ def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collecti
     secrets_of = _secrets(records)
     known = (*(["registration"] * registers), *(["admin"] * admin), *sorted(ids))
     monitors = admin or any(record.kind == MONITOR for record in records)
-    own = None if admin else _accounts(records)
     return Caller(
-        registers or admin, admin, frozenset(secrets_of), _submits(records), secrets_of, known, monitors, own
+        registers or admin,
+        admin,
+        frozenset(secrets_of),
+        _submits(records),
+        secrets_of,
+        known,
+        monitors,
+        accounts=None if admin else _accounts(records),
+        until=min((one.expires_at for one in records if one.expires_at is not None), default=inf),
     )
 
 

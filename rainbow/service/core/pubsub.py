@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 
 ALL = ""
 OFFERS = "offers:"  # before a cluster's id: its agents may have something to start, stop or hold
@@ -27,6 +28,8 @@ class PubSub:
         self._versions: dict[str, int] = {}
         self._born = secrets.token_hex(4)  # another process counts for itself
         self._every = 0  # how often something was told of every topic
+        self._last: dict[str, int] = {}  # topic → the version of ALL when it was told last, the latest at the end
+        self._whole = 0  # the version of ALL when something was told of every topic
         self._listeners: dict[str, set[Callable[[], None]]] = {}
         self._lock = threading.Lock()
         self._stirred: set[str] = {ALL}
@@ -48,6 +51,7 @@ class PubSub:
             self._every += every
             for topic in () if every else {*named, ALL}:
                 self._versions[topic] = self._versions.get(topic, 0) + 1
+            self._note(named, every)
             heard = self._listeners if every else {*named, ALL}
             woken = {wake for topic in heard for wake in self._listeners.get(topic, ())}
         for wake in woken:
@@ -56,6 +60,20 @@ class PubSub:
     def version(self, topic: str = ALL) -> int:
         """Return how often something has happened."""
         return self._versions.get(topic, 0) + self._every
+
+    def _note(self, named: set[str], every: bool) -> None:
+        now = self.version()
+        self._whole = now if every else self._whole
+        for topic in () if every else named:
+            self._last.pop(topic, None)
+            self._last[topic] = now
+
+    def since(self, version: int) -> set[str]:
+        """Return the topics told after this version of ALL; ALL alone: every one may have been."""
+        with self._lock:
+            if version < self._whole:
+                return {ALL}
+            return set(takewhile(lambda topic: self._last[topic] > version, reversed(self._last)))
 
     def stamp(self) -> str:
         """Return a text that is another one after any news, and in any other process."""

@@ -1,8 +1,8 @@
 """Sessions of browsers: a cookie represents the credentials that its user signed in with.
 
 The store keeps the SHA-256 of the cookie and of each credential, as it does of every credential: who reads the store
-can neither take over a session nor learn a token. Who asks is worked out at each request, so a revoked token ends in
-every session at once.
+can neither take over a session nor learn a token. A revoked token ends in every session at the next request: who asks
+is remembered until this process changes any rights, and not at all where others change them too (PostgreSQL).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rainbow.errors import Unauthenticated
+from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import Caller, caller_by
 from rainbow.store import credentials
 from rainbow.store.credentials import SessionRecord, digest
@@ -27,6 +28,7 @@ IDLE = 3600.0  # seconds without a request after which it ends
 ACTING = 3600.0  # seconds in which it may change something
 NOTED = 60.0  # seconds between two notes that it was used
 MOST_CREDENTIALS = 64  # of one session
+REMEMBERED, FOR = 1_000, 15.0  # sessions, and for how many seconds: another process may have the SQLite file open
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,23 @@ class Session:
     def form_token(self) -> str:
         """Return what each of its forms brings with it, which no other site can know."""
         return hmac.new(self.cookie.encode(), b"form", hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was read of a session: good until a time, and while the store's `rights` are these."""
+
+    record: SessionRecord
+    caller: Caller
+    rights: int
+    until: float
+
+
+class Remembered(LruCache[str, Known]):
+    """The last sessions that were asked for, by digest."""
+
+    def __init__(self) -> None:
+        super().__init__(REMEMBERED)
 
 
 def begin(service: Service, brought: Collection[str], *, acts: bool = False) -> Session:
@@ -71,20 +90,31 @@ def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None
 
     `notes`: that it was asked for counts as use.
     """
-    now, name = service.clock(), digest(cookie)
-    with service.store.look() as connection:
-        record = credentials.get_session(connection, name)
-        if record is None or record.begun_at + LONGEST < now or record.used_at + IDLE < now:
-            return None
-        try:
-            who = caller_by(service, connection, record.credentials)
-        except Unauthenticated:
-            return None
+    now, name, kept = service.clock(), digest(cookie), service.state(Remembered)
+    found = kept.get(name)
+    if found is None or found.rights != service.store.rights or found.until <= now or service.store.many_processes:
+        found = _read(service, name, now)
+    if found is None or found.record.begun_at + LONGEST < now or found.record.used_at + IDLE < now:
+        return None
+    record = found.record
     if notes and record.used_at + NOTED < now:
+        record = replace(record, used_at=now)
         with service.store.write() as connection:
             credentials.use_session(connection, name, now)
+    kept.put(name, replace(found, record=record))
     until = record.acts_until if record.acts_until is not None and record.acts_until > now else None
-    return Session(cookie, who, tuple(record.credentials), until)
+    return Session(cookie, found.caller, tuple(record.credentials), until)
+
+
+def _read(service: Service, name: str, now: float) -> Known | None:
+    rights = service.store.rights  # before anything is read
+    with service.store.look() as connection:
+        record = credentials.get_session(connection, name)
+        try:
+            who = caller_by(service, connection, record.credentials) if record else None
+        except Unauthenticated:
+            return None
+    return Known(record, who, rights, min(now + FOR, who.until)) if record and who else None
 
 
 def act(service: Service, session: Session, brought: str) -> Session:
