@@ -230,6 +230,7 @@ class WorkerUse:
         self._states: dict[Any, UseState] = {}
         self._laid: tuple[int, Trail] | None = None  # the state last looked at: a search follows its bound
         self._parts: dict[Amounts, TakenAmounts] = {}
+        self._leaves_by_type: dict[str, list[tuple[int, int, Pool]]] = {}
         self.fresh = self.state({}, frozenset())
 
     def state(self, used: Mapping[int, int], whole: frozenset[int]) -> UseState:
@@ -296,19 +297,28 @@ class WorkerUse:
         blocked = {at for i in state.whole for at in range(i, self.layout.last[i])}
         chosen: dict[tuple[int, bool], int] = {}
         for type_, wanted in amounts.items():
-            leaves = [i for i in self.layout.by_type.get(type_, ()) if i not in blocked and self.layout.is_leaf(i)]
-            room = {i: self.layout.amount(i) - state.used.get(i, 0) for i in leaves}
+            leaves = [
+                (i, size - state.used.get(i, 0), pool) for i, size, pool in self._leaves(type_) if i not in blocked
+            ]
             spare = {pool: -state.used.get(-1 - k, 0) for k, pool in enumerate(self.pools) if pool[0] == type_}
-            for i in leaves:
-                spare[self.layout.pool(i)] += room[i]
-            for i in leaves if wanted else ():
-                if (units := min(wanted, room[i], spare[self.layout.pool(i)])) > 0:
+            for _, room, pool in leaves:
+                spare[pool] += room
+            for i, room, pool in leaves if wanted else ():
+                if (units := min(wanted, room, spare[pool])) > 0:
                     chosen[i, False] = units
-                    spare[self.layout.pool(i)] -= units
+                    spare[pool] -= units
                     wanted -= units
             if wanted:
                 return None
         return self.part(chosen)
+
+    def _leaves(self, type_: str) -> list[tuple[int, int, Pool]]:
+        """Return the leaves of a type: position, size in base units, pool."""
+        if type_ not in self._leaves_by_type:
+            layout = self.layout
+            positions = filter(layout.is_leaf, layout.by_type.get(type_, ()))
+            self._leaves_by_type[type_] = [(i, layout.amount(i), layout.pool(i)) for i in positions]
+        return self._leaves_by_type[type_]
 
     def forget(self) -> None:
         """Forget the states on the way; workers keep the ones they are in."""
