@@ -28,9 +28,9 @@ class Processes:
         self.folder = folder
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, module: str = "rainbow", **environment: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{arguments[0]}.log").open("ab")
-        command = [sys.executable, "-m", "rainbow", *arguments]
+        command = [sys.executable, "-m", module, *arguments]
         ours = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(self.folder / "state-home")}
         given = {**os.environ, **ours, "RAINBOW_REGISTRATION_SECRET": REGISTRATION, **environment}
         self.running.append(subprocess.Popen(command, env=given, stdout=log, stderr=log, cwd=self.folder))
