@@ -13,6 +13,7 @@ from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
 from benchmarks.located import locating
 from benchmarks.presence import present, refreshed
+from benchmarks.routing import routing
 from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
 from benchmarks.shares import sharing
@@ -37,6 +38,7 @@ PARTS = {
     "forecast": forecast.main,
     "accuracy": turning_out,
     "simulation": simulating,
+    "routing": routing,
     "agents": running_tasks,
     "accounts": accounting,
     "submits": submitting,

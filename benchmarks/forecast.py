@@ -25,11 +25,14 @@ from rainbow.forecast.one_pass import Space, one_pass
 from rainbow.forecast.room import Use
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
 from rainbow.service.core.outlook import Outlook, Told
+from rainbow.service.scheduler.forecaster import Forecaster
+from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN, Api, Clock, grid, jobspec, open_service_at
 
 CORES, WORKERS, CANDIDATES = 8, 100, 1_000
 VARIABLES = ("queue.waiting_tasks", "eta.finish")
 PAIRS, WARMING, PROBES = 150, 10, 100
+WATCHED = 12.0  # seconds
 QUEUES = (300, 1_000)
 WHOLE = Bounds(plans=100_000, horizon=1e9)
 
@@ -161,6 +164,45 @@ def submitting() -> None:
     row("eta more by", more, _most(columns[1]) - _most(columns[0]), "target 3, 5")
 
 
+def sharing() -> None:
+    """Print what of a core the forecasting thread takes while things happen on three clusters with long queues.
+
+    The rival is a thread that may take all of it: what a step beside it costs tells them apart.
+    """
+    heading(
+        "forecasts beside steps; target: no more than the share", "share", "of a core", "forecasts", "step p50 ms"
+    )
+    for share in (0.0, 0.1, 1.0):
+        with tempfile.TemporaryDirectory() as folder:
+            service = open_service_at(Path(folder), Clock(), forecast_share=share)
+            taken, made, step_ms = _watched(Api(service))
+            row(share, f"{taken:.3f}", made, step_ms)
+            service.close()
+
+
+def _watched(api: Api) -> tuple[float, int, float]:
+    """Let things happen for some seconds; return what the thread took of a core, its forecasts, and a step's cost."""
+    clusters = [api.register(f"c{k}", grid(20, 4)) for k in range(3)]
+    for cluster in clusters:
+        cluster.say("heartbeat")
+        api.good("PUT", f"/v1/clusters/{cluster.name}/scheduler", {"policy": "priority"}, cluster.secret)
+        body = {"jobspec": jobspec(2, duration=3_600)}
+        api.good("POST", "/v1/jobs:batch", {"jobs": [body] * 100}, cluster.token)
+    forecaster = Forecaster(api.service)
+    forecaster.start()
+    clock = time.pthread_getcpuclockid(forecaster._thread.ident or 0)
+    before, began, made, steps = time.clock_gettime(clock), time.monotonic(), set[float](), list[float]()
+    while time.monotonic() < began + WATCHED:
+        for cluster in clusters:
+            api.service.tell(api.service.catalogue[cluster.name].id)
+            steps.append(once(partial(step, api.service, cluster.name)) / 1e3)
+            made |= {told.cost for told in api.service.state(Outlook).every().values() if told.forecast}
+        time.sleep(0.25)
+    taken = (time.clock_gettime(clock) - before) / (time.monotonic() - began)
+    forecaster.stop()
+    return taken, len(made), median(steps)
+
+
 def _job(variable: str) -> dict[str, object]:
     """Return a submit that goes where a variable is least."""
     steps = [{"sort_ascending": variable}, {"select": "first"}]
@@ -181,6 +223,7 @@ def main() -> None:
     probing()
     arriving()
     submitting()
+    sharing()
 
 
 if __name__ == "__main__":
