@@ -16,6 +16,7 @@ from benchmarks.presence import present, refreshed
 from benchmarks.routing import routing
 from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
+from benchmarks.servers import several
 from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
 from benchmarks.starting import starting
@@ -42,6 +43,7 @@ PARTS = {
     "agents": running_tasks,
     "accounts": accounting,
     "submits": submitting,
+    "servers": several,
     "scale": scaling,
     "start": starting,
 }

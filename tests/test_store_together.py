@@ -37,7 +37,7 @@ def test_writers_at_once_share_commits_and_each_fault_undoes_its_own_part(store:
     with store.one_writer:  # so that all of them wait together
         for thread in threads:
             thread.start()
-        while len(store._queue) < 40:
+        while len(store._queues[False]) < 40:
             threading.Event().wait(0.01)
     for thread in threads:
         thread.join()

@@ -40,6 +40,7 @@ class ClusterRecord:
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
 # what every submit and step asks is put together once: that costs more than carrying it out
 _BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
+_LOCKED = _BY_NAME.with_for_update(key_share=True, skip_locked=True)
 _BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
 _NEW_EPOCH = clusters.update().where(clusters.c.id == sa.bindparam("wanted")).values(epoch=clusters.c.epoch + 1)
 _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
@@ -53,6 +54,12 @@ def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     """Return the cluster of this name."""
     row = connection.execute(_BY_NAME, {"wanted": name}).one_or_none()
+    return ClusterRecord(**row._mapping) if row else None
+
+
+def lock(connection: sa.Connection, name: str) -> ClusterRecord | None:
+    """Return the cluster of this name, which nobody else changes until the transaction ends; None if one does."""
+    row = connection.execute(_LOCKED, {"wanted": name}).one_or_none()
     return ClusterRecord(**row._mapping) if row else None
 
 

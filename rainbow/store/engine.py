@@ -5,6 +5,9 @@ true when it writes; one writer makes that so without a retry anywhere. SQLite i
 transaction that writes takes an advisory lock first, so that it holds for all processes. Writers of one process queue
 at a lock of ours: the databases' own waiting has no order, and on SQLite an end ("database is locked").
 
+On PostgreSQL processes may also write `beside` each other, which excludes all others who write. They write of single
+clusters whose rows they have locked, and look again at what they have read; what finds that it must not raises Alone.
+
 A burst of writers costs one wait for the disk, not one each: see `together`.
 
 `Store.observe` is called with how long each transaction took: a read, a write from its turn to its end, and of that
@@ -18,6 +21,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -25,7 +30,7 @@ import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
-from rainbow.store.schema import RIGHTS
+from rainbow.store.schema import RIGHTS, Row, events, together
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -37,6 +42,10 @@ TROUBLE = (
     *(sa.exc.InternalError, sa.exc.NotSupportedError),
 )
 T = TypeVar("T")
+
+
+class Alone(Exception):
+    """What was begun beside other writers must be done again as the only one."""
 
 
 @dataclass
@@ -61,7 +70,7 @@ class Store:
         self.many_processes = engine.dialect.name == "postgresql"
         self.one_writer = threading.RLock()
         self.rights = 0  # how often this process has changed what somebody may do
-        self._queue: list[WriteBatch[Any]] = []
+        self._queues: dict[bool, list[WriteBatch[Any]]] = {False: [], True: []}  # True: beside other processes
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
 
     @contextmanager
@@ -116,21 +125,33 @@ class Store:
             raise work.fault
         return work.result  # type: ignore[return-value]  # there is one where there is no fault
 
-    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]]) -> list[WriteBatch[T]]:
+    def all_together(
+        self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool = False
+    ) -> list[WriteBatch[T]]:
         """Write several parts as `together` does; each has a result or a fault of its own."""
         works = [WriteBatch(do) for do in parts]
-        self._queue.extend(works)
+        self._queues[beside].extend(works)
         for work in works:
             if not work.done:
                 with self.one_writer:  # whoever comes first does the work of all
                     if not work.done:
-                        self._lead()
+                        self._lead(beside)
         return works
 
-    def _lead(self) -> None:
-        batch = [self._queue.pop(0) for _ in range(min(len(self._queue), MOST_TOGETHER))]
+    def all_in_order(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool) -> list[WriteBatch[T]]:
+        """Write parts `beside` other processes, and as the only writer from the first one that may not be."""
+        done: list[WriteBatch[T]] = []
+        if beside and self.many_processes:
+            alone: list[object] = []
+            works = self.all_together([partial(_beside, alone, do) for do in parts], beside=True)
+            done = list(takewhile(lambda work: not isinstance(work.fault, Alone), works))
+        return done + self.all_together(parts[len(done) :])
+
+    def _lead(self, beside: bool) -> None:
+        queue = self._queues[beside]
+        batch = [queue.pop(0) for _ in range(min(len(queue), MOST_TOGETHER))]
         try:
-            with _trouble_as_unavailable(), self._writing() as connection:
+            with _trouble_as_unavailable(), self._writing(beside) as connection:
                 for work in batch:
                     _attempt(work, connection, alone=len(batch) == 1)
         except BaseException as fault:
@@ -140,18 +161,27 @@ class Store:
             work.done = True
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _writing(self, beside: bool = False) -> Iterator[sa.Connection]:
         with self.engine.connect() as connection:
             connection = connection.execution_options(**{sqlite.WRITING: True})
-            with connection.begin() as transaction:
-                if self.many_processes:
-                    postgresql.take_turn(connection)
-                with self.timed("write"):
-                    yield connection
-                    with self.timed("commit"):
-                        transaction.commit()
+            with connection.begin(), self.turn(connection, beside=beside):
+                yield connection
             if connection.info.pop(RIGHTS, False):  # after the commit: what is read from now on is new
                 self.rights += 1
+
+    @contextmanager
+    def turn(self, connection: sa.Connection, *, beside: bool = False) -> Iterator[None]:
+        """Write in a transaction that has begun, when it is its turn; commit at the end."""
+        if self.many_processes:
+            connection = connection.execution_options(**{postgresql.EVENTS: [] if beside else None})
+            postgresql.take_turn(connection, beside=beside)
+        with self.timed("write"):
+            yield
+            if rows := kept_events(connection):
+                postgresql.take_order(connection)
+                connection.execute(ADD_EVENT, together(rows))
+            with self.timed("commit"):
+                connection.commit()
 
     def shrink(self) -> None:
         """Give some of the space of what was deleted back, where the database does not by itself."""
@@ -164,12 +194,38 @@ class Store:
         self.engine.dispose()
 
 
+ADD_EVENT = events.insert().inline()  # nobody asks for its number
+
+
+def kept_events(connection: sa.Connection) -> list[Row] | None:
+    """Return the events that a connection beside others has still to store; None: it stores them at once."""
+    rows: list[Row] | None = connection.get_execution_options().get(postgresql.EVENTS)
+    return rows
+
+
+def is_beside(connection: sa.Connection) -> bool:
+    """Return whether other processes may write at the same time."""
+    return kept_events(connection) is not None
+
+
+def _beside(alone: list[object], do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
+    """Do a part unless one before it must be `alone`; what another process has just stored makes it so too."""
+    if alone:
+        raise Alone
+    try:
+        return do(connection)
+    except (Alone, sa.exc.IntegrityError) as fault:
+        alone.append(do)
+        raise Alone from fault
+
+
 def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> None:
     """Do one writer's part; only what undoes everything is raised: trouble with the database, or a part `alone`."""
     if alone:  # without the two statements of a savepoint
         work.result = work.do(connection)
         return
-    savepoint = connection.begin_nested()
+    savepoint, rows = connection.begin_nested(), kept_events(connection)
+    told = len(rows or ())
     try:
         work.result = work.do(connection)
         savepoint.commit()
@@ -178,6 +234,8 @@ def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> N
     except Exception as fault:
         work.fault = fault
         savepoint.rollback()
+        if rows is not None:
+            del rows[told:]
 
 
 def open_store(url: str, *, existing: bool = False) -> Store:

@@ -1,8 +1,11 @@
-"""PostgreSQL: several processes on one database, one of them writing at a time.
+"""PostgreSQL: several processes on one database, one of them writing at a time unless they write beside each other.
 
 The lock of the writer belongs to its transaction: it ends with it, however that ends. A process that was stopped in
 the middle (SIGSTOP, a frozen machine) is cut off after IDLE seconds, so that the others continue; what it
 wants to write after that fails, because its transaction is gone.
+
+Events are numbered in the order of the commits, so that no reader passes one that is stored later: a transaction
+beside others keeps its events, and stores them between ORDER and its commit.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from rainbow.errors import ConfigError
 POOL_SIZE = 20
 OVERFLOW = 60
 WRITERS = 0x7261696E  # "rain": the key of the writers' lock
+ORDER = WRITERS + 1  # of those who write beside others: held by the one that commits
+EVENTS = "rainbow_events"  # option of a connection that writes beside others: the events it will store
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect
@@ -56,6 +61,15 @@ def _ask(engine: sa.Engine, connection: Any, record: Any, _proxy: Any) -> None:
             raise sa.exc.DisconnectionError from error
 
 
-def take_turn(connection: sa.Connection) -> None:
-    """Wait until no other transaction writes; the turn ends with the transaction."""
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITERS})
+def take_turn(connection: sa.Connection, *, beside: bool = False) -> None:
+    """Wait until no other transaction writes, `beside`: but such as this; the turn ends with the transaction."""
+    connection.execute(_BESIDE if beside else _ALONE, {"key": WRITERS})
+
+
+def take_order(connection: sa.Connection) -> None:
+    """Wait until no other transaction beside this one is about to commit."""
+    connection.execute(_ALONE, {"key": ORDER})
+
+
+_ALONE = sa.text("SELECT pg_advisory_xact_lock(:key)")
+_BESIDE = sa.text("SELECT pg_advisory_xact_lock_shared(:key)")

@@ -36,19 +36,16 @@ class Turn:
         self._store = store
         self._connection = connection
 
-    def write(self) -> AbstractContextManager[sa.Connection]:
+    def write(self, *, beside: bool = False) -> AbstractContextManager[sa.Connection]:
         """Give the writing connection; what is written is durable when the turn is over."""
-        return self._store.write() if self._connection is None else self._same(self._connection)
+        return self._store.write() if self._connection is None else self._same(self._connection, beside)
 
     @contextmanager
-    def _same(self, connection: sa.Connection) -> Iterator[sa.Connection]:
+    def _same(self, connection: sa.Connection, beside: bool) -> Iterator[sa.Connection]:
         with self._store.one_writer:
             connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{postgresql.IDLE}s'")
-            postgresql.take_turn(connection)
-            with self._store.timed("write"):
+            with self._store.turn(connection, beside=beside):
                 yield connection
-                with self._store.timed("commit"):
-                    connection.commit()
 
 
 class StepLocks:

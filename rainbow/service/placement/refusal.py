@@ -17,6 +17,7 @@ from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import TOLD, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
+from rainbow.store.engine import Alone
 from rainbow.store.jobs import UnplacedRecord
 from rainbow.text import some
 
@@ -154,9 +155,14 @@ def _largest(cluster: Cluster) -> int:
     return max((amounts.get("core", 0) for amounts in worker_capacity(cluster).values()), default=0) or UNCOUNTED
 
 
-def taking(connection: sa.Connection, name: str) -> ClusterRecord:
-    """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched."""
-    cluster = clusters.find(connection, name)
+def taking(connection: sa.Connection, name: str, *, lock: bool = False) -> ClusterRecord:
+    """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched.
+
+    `lock`: for this transaction alone; Alone if another has it.
+    """
+    cluster = clusters.lock(connection, name) if lock else clusters.find(connection, name)
+    if lock and cluster is None:
+        raise Alone
     if cluster is None or cluster.draining_at is not None:
         raise Conflict(f"cluster {name} is being deleted; submit again")
     if cluster.drained_at is not None:

@@ -21,7 +21,7 @@ from rainbow.jobspec import Request
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
-from rainbow.selection.variables import ACCOUNT, SWITCHES
+from rainbow.selection.variables import ACCOUNT, FORECAST, SWITCHES
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
@@ -39,6 +39,7 @@ from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
+from rainbow.store.engine import Alone, is_beside
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
 
@@ -83,18 +84,30 @@ class SubmitTransaction:
     arrivals: Arriving | None = None  # when it would start where, if the decision reads that
     read: StatesRead | None = None  # the states, unless the decision was given more than the clusters say
     staged: Staged | None = None  # where its tasks are stored before the job is
+    beside: bool = False  # it writes beside other servers: of one cluster, whose row it has locked
+    seen: StatesRead | None = None  # the states as the store has them
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
+        self.beside = is_beside(connection)
         if earlier := earlier_job(connection, self.who, self.asked):
             return earlier, True
         decided = self._checked_and_decided(connection, self.staged.job if self.staged else _new_id())
         if decided.choice.cluster is not None:
             return refusal.answer_of(*self._take(connection, decided)), False
+        if self.beside:
+            raise Alone
         why = self._refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
             return refusal.answer_of(*self._queue(connection, decided, why)), False
         raise why
+
+    @property
+    def is_of_one_cluster(self) -> bool:
+        """Whether all it writes is of the chosen cluster, and nothing it reads is counted over several."""
+        accounts_ = self.service.state(ranks.Known)
+        whole = self.asked.basis or self.staged or accounts_.tree.accounts or accounts_.qos
+        return not (whole or read_of(self.selector, self.options, FORECAST))
 
     def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decided:
         check_dependencies(connection, self.who, self.wanted.request)
@@ -158,10 +171,13 @@ class SubmitTransaction:
         self, connection: sa.Connection, decided: Decided, waiting: JobRecord | None = None
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
-        cluster = refusal.taking(connection, decided.choice.cluster or "")
+        cluster = refusal.taking(connection, decided.choice.cluster or "", lock=self.beside)
         self._check_matched(cluster)
+        self._check_states(connection, cluster)
         refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
+        if self.beside and (record.account or record.qos):  # since the last submit here there are such
+            raise Alone
         decision = {**decided.told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
         if self.arrivals is not None:
@@ -208,6 +224,16 @@ class SubmitTransaction:
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise refusal.Outdated(cluster.name)
 
+    def _check_states(self, connection: sa.Connection, cluster: ClusterRecord) -> None:
+        """Raise Alone if another server has changed what was chosen by, before the cluster was locked."""
+        if self.beside and self.seen is not None:
+            now = self._read(connection, {cluster.id: cluster.name})
+            if now.made_of[cluster.name] != self.seen.made_of[cluster.name]:
+                raise Alone
+
+    def _read(self, connection: sa.Connection, ids: Mapping[str, str]) -> StatesRead:
+        return read_states(self.service, connection, ids, reads(self.selector, self.options, "queue.idle_workers"))
+
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
         """Choose where an agent is, else anywhere; say which candidates were left out for having none."""
         states = {} if self.snapshot else self._states(connection)
@@ -220,10 +246,9 @@ class SubmitTransaction:
             return states, select(asked, verdicts, states, *how), []
 
     def _states(self, connection: sa.Connection) -> States:
-        idle, spans = (reads(self.selector, self.options, name) for name in ("queue.idle_workers", SWITCHES))
-        read = read_states(self.service, connection, self.found.ids, idle)
+        self.seen = read = self._read(connection, self.found.ids)
         before = sum(map(len, read.values.values()))
-        states = sized(read.values, self.found.candidates, spans)
+        states = sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
@@ -398,7 +423,8 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
         except RainbowError as fault:
             answers[k] = fault
     with phase("store"):
-        works = service.store.all_together([each.write for each in prepared.values()])
+        whole = not all(each.is_of_one_cluster for each in prepared.values())
+        works = service.store.all_in_order([each.write for each in prepared.values()], beside=not whole)
     for k, work in zip(prepared, works, strict=True):
         answers[k] = _outcome(prepared[k], work)
         if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before

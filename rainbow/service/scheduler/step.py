@@ -226,7 +226,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     promises = plan.promises != tuple(seen.view.promises)
     if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY):
         return False
-    with turn.write() as connection:
+    with turn.write(beside=not (plan.orders or promises or mirror.doomed)) as connection:
         plan = _within(connection, seen, plan)
         changed = list(_ordered(connection, seen, plan, now))
         tasks.save_all(connection, changed, now)

@@ -1,0 +1,172 @@
+"""Servers that write beside each other on one PostgreSQL: at once, and in an order that readers can follow."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from rainbow.service import Service, Settings
+from rainbow.store import Store, clusters, events, open_store
+from rainbow.store.engine import Alone
+from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
+from tests.postgres import Postgres
+from tests.test_booking import SELECTOR, all_at_once
+
+WRITERS, ROUNDS = 4, 30
+
+
+@pytest.fixture
+def pair(postgres_server: Postgres) -> Iterator[list[Store]]:
+    url = postgres_server.new_database()
+    stores = [open_store(url) for _ in range(2)]
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def beside(store: Store, *parts: Callable[[sa.Connection], object]) -> list[BaseException | None]:
+    return [work.fault for work in store.all_together(parts, beside=True)]
+
+
+def test_two_servers_are_inside_a_write_at_once_and_one_that_is_alone_is_not_among_them(pair: list[Store]) -> None:
+    both, inside, alone = threading.Barrier(2, timeout=20), [], threading.Event()
+
+    def part(_: sa.Connection) -> None:
+        inside.append(1)
+        both.wait()
+        alone.wait(0.2)
+        inside.pop()
+
+    def only(_: sa.Connection) -> None:
+        assert not inside
+        alone.set()
+
+    works = [lambda: beside(pair[0], part), lambda: beside(pair[1], part)]
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    while len(inside) < 2:
+        time.sleep(0.001)
+    pair[0].together(only)
+    for thread in threads:
+        thread.join()
+
+
+def test_no_reader_passes_an_event_that_is_stored_later(pair: list[Store]) -> None:
+    """The number of an event is of the order of the commits, however long a transaction takes after its part."""
+    done = threading.Event()
+    seen: list[tuple[int, str]] = []
+
+    def write(k: int) -> None:
+        chance = random.Random(k)
+        for n in range(ROUNDS):
+
+            def part(connection: sa.Connection, told: str = f"{k}.{n}") -> None:
+                events.add(connection, 0.0, "c", "job", told=told)
+                time.sleep(chance.random() / 200)
+
+            if chance.random() < 0.2:
+                pair[k % 2].together(part)
+            else:
+                assert beside(pair[k % 2], part, part) == [None, None]
+
+    def read() -> None:
+        while True:
+            last = done.is_set()
+            with pair[0].read() as connection:
+                found = events.after(connection, seen[-1][0] if seen else 0, None)
+            seen.extend((event.number, event.facts["told"]) for event in found)
+            if last:
+                return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    all_at_once([lambda k=k: write(k) for k in range(WRITERS)])
+    done.set()
+    reader.join()
+    with pair[1].read() as connection:
+        stored = [(event.number, event.facts["told"]) for event in events.after(connection, 0, None, most=10_000)]
+    assert seen == stored
+    assert len({told for _, told in stored}) == WRITERS * ROUNDS
+
+
+def test_part_that_fails_leaves_no_event_and_the_others_theirs(pair: list[Store]) -> None:
+    def part(connection: sa.Connection, *, fails: bool = False) -> None:
+        events.add(connection, 0.0, "c", "job", fails=fails)
+        if fails:
+            raise Alone
+
+    faults = beside(pair[0], part, lambda connection: part(connection, fails=True), part)
+    assert [type(fault) for fault in faults] == [type(None), Alone, type(None)]
+    with pair[1].read() as connection:
+        assert [event.facts for event in events.after(connection, 0, None)] == [{"fails": False}] * 2
+
+
+# ── submits ──
+
+
+@pytest.fixture
+def servers(postgres_server: Postgres) -> Iterator[list[Cluster]]:
+    url = postgres_server.new_database()
+    services = [Service(open_store(url), Settings(secret=REGISTRATION, admin=ADMIN)) for _ in range(2)]
+    oak = Api(services[0]).register("oak", grid(60, 1))
+    yield [oak, Cluster(Api(services[1]), oak.name, {"token": oak.token, "secret": oak.secret})]
+    for service in services:
+        service.close()
+
+
+def test_submit_to_a_cluster_that_another_server_writes_to_waits_for_it(servers: list[Cluster]) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    store = servers[0].api.service.store
+
+    def hold(connection: sa.Connection) -> None:
+        assert clusters.lock(connection, "oak")
+        entered.set()
+        leave.wait(20)
+
+    holder = threading.Thread(target=lambda: beside(store, hold))
+    holder.start()
+    entered.wait(20)
+    answers: list[int] = []
+    submits = threading.Thread(target=lambda: answers.append(ask(servers[1], "first")))
+    submits.start()
+    submits.join(0.3)
+    assert not answers
+    leave.set()
+    submits.join(20)
+    holder.join()
+    assert answers == [201]
+
+
+def ask(cluster: Cluster, key: str) -> int:
+    return int(cluster.api.call("POST", "/v1/jobs", jobspec(), cluster.token, Idempotency_Key=key).status_code)
+
+
+def test_one_key_sent_to_two_servers_at_once_makes_one_job(servers: list[Cluster]) -> None:
+    codes: list[int] = []
+    all_at_once([lambda k=k: codes.append(ask(servers[k % 2], f"key{k // 4}")) for k in range(32)])
+    assert sorted(codes) == [200] * 24 + [201] * 8
+    with servers[0].api.service.store.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM jobs").scalar() == 8
+
+
+def test_node_that_another_server_books_between_choice_and_lock_is_not_booked_again(servers: list[Cluster]) -> None:
+    servers[0].api.good("PUT", "/v1/clusters/oak/state", {"nodes_free": 1}, servers[0].secret)
+    one = {"jobspec": jobspec(), "selector": SELECTOR}
+    codes: list[int] = []
+
+    def submit(k: int) -> None:
+        codes.append(servers[k].api.call("POST", "/v1/jobs", one, servers[k].token).status_code)
+
+    def overtake(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        if "FOR NO KEY UPDATE" in statement and not codes:
+            submit(1)
+
+    sa.event.listen(servers[0].api.service.store.engine, "before_cursor_execute", overtake)
+    submit(0)
+    assert codes == [201, 409]
