@@ -151,17 +151,16 @@ def _unknown_keys(document: Any, dialect: str) -> Iterator[Unread]:
         form = whole["$defs"][form["$ref"].rsplit("/", 1)[1]] if "$ref" in form else form
         if isinstance(value, list) and "items" in form:
             stack.extend((item, form["items"], f"{pointer}/{k}") for k, item in enumerate(value))
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):  # as `sound` copies every mapping
             continue
         known, others = form.get("properties"), form.get("additionalProperties")
         for key, item in value.items():
-            at = f"{pointer}/{step(key)}"
-            if known is not None and key in known:
-                stack.append((item, known[key], at))
-            elif isinstance(others, dict):
-                stack.append((item, others, at))
-            elif known is not None:
-                yield at, key, known
+            below = known[key] if known is not None and key in known else others
+            if not isinstance(below, dict):
+                if known is not None:
+                    yield f"{pointer}/{step(key)}", key, known
+            elif isinstance(item, (dict, list)):
+                stack.append((item, below, f"{pointer}/{step(key)}"))
 
 
 MOST_FAULTS = 100  # looked at; a large document may have a fault in every line

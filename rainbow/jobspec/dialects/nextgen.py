@@ -32,15 +32,17 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     asked = document.get("requires", [])
     named = _named(asked) if isinstance(asked, Mapping) else {}
     common = requires([] if named or isinstance(asked, Mapping) else asked, "/requires")
-    of_tasks = _of_tasks(document, named)
+    entries = list(_entries(document))
+    of_tasks = _of_tasks(document, entries, named)
     groups = {
         name: _slotted(value, f"/resources/{step(name)}", name, common + of_tasks.get(name, ()), named)
         for name, value in document["resources"].items()
     }
     chosen = [name for name, value in document["resources"].items() if value.get("schedule")] or list(groups)
-    tasks = list(_tasks(document, groups, unfit))
+    tasks = list(_tasks(entries, groups, unfit))
     warnings.extend(f"{pointer} {text}; {REFUSED}" for pointer, text in unfit)
-    warnings.extend(f"/requires/{step(name)} is required by nothing" for name in named.keys() - _by_name(document))
+    idle = named.keys() - _by_name(document, entries) if named else ()
+    warnings.extend(f"/requires/{step(name)} is required by nothing" for name in idle)
     _check_dependencies(tasks)
     choices = [task.slots for task in tasks if len(task.slots) > 1]
     variants = tuple(tuple(groups[name] for name in names) for names in _variants(chosen, choices, tasks))
@@ -62,6 +64,8 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
 
 def _check_dependencies(tasks: list[TaskSpec]) -> None:
     """Refuse a dependency on nothing, and tasks that wait for each other."""
+    if not any(task.depends_on for task in tasks):
+        return
     called, inside = _called(tasks), dict[str, int]()
     order: TopologicalSorter[int | str] = TopologicalSorter()
     for name in {name for task in tasks for name in task.depends_on if name in called}:
@@ -105,9 +109,9 @@ def _named(asked: Mapping[str, Any]) -> dict[str, tuple[Need, ...]]:
     return {name: requires(entries, f"/requires/{step(name)}") for name, entries in asked.items()}
 
 
-def _by_name(document: Mapping[str, Any]) -> set[str]:
+def _by_name(document: Mapping[str, Any], entries: Iterable[Entry]) -> set[str]:
     """Collect the lists of needs that tasks and resources name."""
-    found = {task["requires"] for task, *_ in _entries(document) if isinstance(task.get("requires"), str)}
+    found = {task["requires"] for task, *_ in entries if isinstance(task.get("requires"), str)}
     stack = list(document["resources"].values())
     while stack:
         resource = stack.pop()
@@ -116,11 +120,13 @@ def _by_name(document: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _of_tasks(document: Mapping[str, Any], named: Named) -> dict[str, tuple[Need, ...]]:
+def _of_tasks(document: Mapping[str, Any], entries: Iterable[Entry], named: Named) -> dict[str, tuple[Need, ...]]:
     """Return by name of a group what the tasks that run in it require."""
     found: dict[str, tuple[Need, ...]] = {}
-    for task, at, _, inherited in _entries(document):
-        needs = named_needs(task.get("requires", []), f"{at}/requires", named)
+    for task, at, _, inherited in entries:
+        if "requires" not in task:
+            continue
+        needs = named_needs(task["requires"], f"{at}/requires", named)
         names = _alternatives(task, inherited) or document["resources"]
         for name in names if needs else ():
             found[name] = (*found.get(name, ()), *(need for need in needs if need not in found.get(name, ())))
@@ -147,7 +153,7 @@ def _resource(value: Mapping[str, Any], pointer: str, name: str, named: Named) -
     replicas = read_count(value["replicas"], f"{pointer}/replicas") if "replicas" in value else None
     inside = enumerate(value.get("with", []))
     children = tuple(_resource(child, f"{pointer}/with/{k}", name, named) for k, child in inside)
-    needs = named_needs(value.get("requires", []), f"{pointer}/requires", named)
+    needs = named_needs(value["requires"], f"{pointer}/requires", named) if "requires" in value else ()
     label = value.get("label") or name
     if value["type"] == SLOT:
         return Resource(SLOT, replicas or count, label=label, needs=needs, children=children)
@@ -185,10 +191,10 @@ def _entries(document: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def _tasks(
-    document: Mapping[str, Any], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
+    entries: Iterable[Entry], groups: Mapping[str, Resource], unfit: list[tuple[str, str]]
 ) -> Iterator[TaskSpec]:
     names: set[str] = set()
-    for number, (task, at, group, inherited) in enumerate(_entries(document)):
+    for number, (task, at, group, inherited) in enumerate(entries):
         found = _task(task, at, group, inherited, groups, number, unfit)
         if found.name in names:
             unfit.append((f"{at}/name", f"{found.name:.80} is the name of another task, too"))
