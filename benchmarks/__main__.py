@@ -8,6 +8,7 @@ from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.accounts import accounting
 from benchmarks.accuracy import turning_out
 from benchmarks.agents import running_tasks
+from benchmarks.growth import growing
 from benchmarks.host import hosting
 from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
@@ -45,6 +46,7 @@ PARTS = {
     "submits": submitting,
     "servers": several,
     "scale": scaling,
+    "growth": growing,
     "start": starting,
 }
 

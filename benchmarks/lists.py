@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from benchmarks.host import server
 from benchmarks.submits import stores
 from benchmarks.timing import exponent
@@ -62,7 +64,7 @@ def listed(sizes: tuple[int, ...] = SIZES) -> None:
                     store = open_store(make(Path(folder)))
                     fill(store, size)
                     for which, chosen in PAGES.items():
-                        found.setdefault(which, []).append(_page(store, chosen, size))
+                        found.setdefault(which, []).append(page_cost(store, chosen, size))
                     store.close()
             print(f"\n{name}, ms of a page" + "".join(f"{size:>12}" for size in sizes) + f"{'exponent':>12}")
             for which, times in found.items():
@@ -72,11 +74,16 @@ def listed(sizes: tuple[int, ...] = SIZES) -> None:
             print(f"{'the slowest':>25}{worst:>12.2f} ms of 5 promised")
 
 
-def fill(store: Store, size: int) -> None:
+def put_jobs(store: Store, connection: sa.Connection, size: int) -> None:
     """Store so many ended jobs."""
+    rows = ROWS.format(size=size, cluster=CLUSTER.format(size=size), filling="x" * 200)
+    connection.exec_driver_sql(rows.replace("%", "%%") if store.many_processes else rows)
+
+
+def fill(store: Store, size: int) -> None:
+    """Store so many ended jobs, and their clusters."""
     with store.write() as connection:
-        rows = ROWS.format(size=size, cluster=CLUSTER.format(size=size), filling="x" * 200)
-        connection.exec_driver_sql(rows.replace("%", "%%") if store.many_processes else rows)
+        put_jobs(store, connection, size)
         for name in [*(f"c{k}" for k in range(997)), *(f"q{k}" for k in range(97))]:
             clusters.add(connection, ClusterRecord(name, name, "any", "node", 0.0, "load_based"), {})
         if store.many_processes:  # as it does by itself within a minute
@@ -113,7 +120,8 @@ def _on_disk(store: Store, file: Path) -> int:
     return file.stat().st_size
 
 
-def _page(store: Store, chosen: Filter, size: int) -> float:
+def page_cost(store: Store, chosen: Filter, size: int) -> float:
+    """Return milliseconds of a page of 100 jobs."""
     if chosen.before == MIDDLE:
         chosen = replace(chosen, before=f"00000000{10**15 + size // 2}")
 
