@@ -3,8 +3,10 @@
 The processor's time is that of the threads that answer requests: planning and forecasts of a cluster of 10,000 nodes
 take several times as much, and never the same twice. Viewers make none of them.
 
-The viewers do what `page.js` does: each keeps a stream open, and asks for its page when the stream names a cluster of
-it. Every cluster's agent waits for work meanwhile, and jobs are submitted at a steady pace; then as fast as they can.
+The viewers do what `page.js` does: each keeps a stream open, asks for its page when the stream names a cluster of it,
+and again after CALM seconds, or when it was told to. Every cluster's agent waits for work meanwhile. Short windows
+without viewers and with them take the place of each other: in each, jobs are submitted at a steady pace, however long
+the answers take, and then as fast as the server answers several at once.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from itertools import cycle
 from typing import Any
 
 VIEWERS = 100
-PACE, IN_STEP = 0.1, 70  # seconds between two submits, and how many of them
-SPELL = 8.0  # seconds in which they and what follows of them take processor time
-FLAT_OUT = 60  # submits as fast as they can
-PAIRS = 4  # of turns without viewers and with them
+PACE, STEADY = 0.1, 5.0  # seconds between two submits, and of that part of a window
+AT_ONCE, FLAT_OUT = 4, 4.0  # submits that are under way together, and seconds of that part
+PAIRS, RANK = 10, 2  # windows of each kind; this many from each end, the median's interval: 98 % where there are ten
 LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
-WAIT, CALM = 30, 3.0  # seconds that an agent waits for work; until what was begun has ended
-SETTLED = 6.0  # seconds more until viewers have what they asked for first
+WAIT, ENDED = 30, 2.0  # seconds that an agent waits for work; until what was begun has ended
+SETTLED = 4.0  # seconds more until viewers have what they asked for first
+PAUSE, CALM = 2.0, 10.0  # seconds of page.js
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Crowd:
     spec: dict[str, Any]
     pages: Sequence[tuple[str, str]]  # (path, the cluster that it is about, or nothing)
     statuses: Counter[str] = field(default_factory=Counter)
+    ages: list[float] = field(default_factory=list)  # seconds between two answers that a viewer could draw
 
 
 class Line:
@@ -50,6 +53,7 @@ class Line:
     def __init__(self, port: int) -> None:
         self._port = port
         self._ends: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.told: dict[str, str] = {}  # headers of the last answer
 
     async def ask(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> tuple[int, bytes]:
         """Send a request and return the answer's status and body."""
@@ -74,8 +78,8 @@ class Line:
     async def head(self, reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
         """Read the head of an answer."""
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        told = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
-        return int(lines[0].split()[1]), told
+        self.told = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        return int(lines[0].split()[1]), self.told
 
     def close(self) -> None:
         """Hang up."""
@@ -117,42 +121,85 @@ async def _agent(crowd: Crowd, name: str, secret: str, wait: float) -> None:
 async def _viewer(crowd: Crowd, number: int) -> None:
     path, about = crowd.pages[number % len(crowd.pages)]
     headers = {"Cookie": f"rainbow={crowd.cookies[number % len(crowd.cookies)]}", "Accept-Encoding": "gzip"}
-    stream, line, asked = Line(crowd.port), Line(crowd.port), 0.0
+    stream, line = Line(crowd.port), Line(crowd.port)
+    due: asyncio.Queue[bool] = asyncio.Queue()
     reader = await stream.send("GET", "/ui/events", headers)
     status, _ = await stream.head(reader)
     crowd.statuses[f"stream {status}"] += 1
-    while status == 200:
-        text = (await reader.readline()).decode()
-        if not text.startswith("data: ["):
-            continue
-        names = json.loads(text[6:])
-        if about and about not in names and "*" not in names:
-            continue
-        await asyncio.sleep(max(0.0, asked + 2 - time.monotonic()))
-        asked = time.monotonic()
-        got, _ = await line.ask("GET", path, {**headers, "X-Live": "1"})
-        crowd.statuses[f"page {got}"] += 1
+    looks = asyncio.create_task(_looks(crowd, line, path, headers, due))
+    try:
+        while status == 200 and (text := (await reader.readline()).decode()):
+            names = json.loads(text[6:]) if text.startswith("data: [") else []
+            if names and (not about or about in names or "*" in names):
+                due.put_nowait(True)
+    finally:
+        looks.cancel()
+        stream.close()
+        line.close()
 
 
-async def _submits(crowd: Crowd, pace: float, many: int, names: Iterator[str]) -> list[float]:
-    """Submit so many jobs, one each `pace` seconds or as fast as they can; return how long each answer took."""
-    line, headers, took = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}, []
-    began = time.monotonic()
-    for k in range(many):
-        await asyncio.sleep(max(0.0, began + k * pace - time.monotonic()))
-        body = {"jobspec": crowd.spec, "clusters": [{"name": next(names)}]}
-        sent = time.monotonic()
-        status, _ = await line.ask("POST", "/v1/jobs", headers, body)
-        took.append(time.monotonic() - sent)
-        crowd.statuses[f"submit {status}"] += 1
-    line.close()
+async def _looks(crowd: Crowd, line: Line, path: str, headers: dict[str, str], due: asyncio.Queue[bool]) -> None:
+    """Ask for a page when there is news, once more after that, and again when the server is too busy."""
+    seen, again = time.monotonic(), None
+    while True:
+        try:
+            is_news = await asyncio.wait_for(due.get(), again)
+        except TimeoutError:
+            is_news = False
+        while not due.empty():
+            due.get_nowait()
+        status, _ = await line.ask("GET", path, {**headers, "X-Live": "1"})
+        crowd.statuses[f"page {status}"] += 1
+        again = CALM if is_news else None
+        if status == 204:
+            again = float(line.told["retry-after"])
+        else:
+            crowd.ages.append(time.monotonic() - seen)
+            seen = time.monotonic()
+        await asyncio.sleep(PAUSE)
+
+
+async def _steadily(crowd: Crowd, names: Iterator[str]) -> list[float]:
+    """Submit at a steady pace, whatever the answers take; return the seconds of each."""
+    began, sent = time.monotonic(), []
+    for k in range(int(STEADY / PACE)):
+        await asyncio.sleep(max(0.0, began + k * PACE - time.monotonic()))
+        sent.append(asyncio.create_task(_submit(crowd, Line(crowd.port), next(names))))
+    took = await asyncio.gather(*sent)
+    await asyncio.sleep(max(0.0, began + STEADY - time.monotonic()))
     return took
+
+
+async def _flat_out(crowd: Crowd, names: Iterator[str]) -> float:
+    """Submit as fast as several are answered at once; return how many in a second."""
+    began, many = time.monotonic(), 0
+
+    async def go() -> None:
+        nonlocal many
+        line = Line(crowd.port)
+        while time.monotonic() < began + FLAT_OUT:
+            await _submit(crowd, line, next(names), keep=True)
+            many += 1
+        line.close()
+
+    await asyncio.gather(*(go() for _ in range(AT_ONCE)))
+    return many / (time.monotonic() - began)
+
+
+async def _submit(crowd: Crowd, line: Line, name: str, *, keep: bool = False) -> float:
+    headers, body = {"Authorization": f"Bearer {crowd.token}"}, {"jobspec": crowd.spec, "clusters": [{"name": name}]}
+    sent = time.monotonic()
+    status, _ = await line.ask("POST", "/v1/jobs", headers, body)
+    crowd.statuses[f"submit {status}"] += 1
+    if not keep:
+        line.close()
+    return time.monotonic() - sent
 
 
 @asynccontextmanager
 async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
     running = [asyncio.create_task(one) for one in those]
-    await asyncio.sleep(CALM)
+    await asyncio.sleep(ENDED)
     yield
     for one in running:
         one.cancel()
@@ -166,19 +213,19 @@ async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn has shown: part of a core; seconds of the processor, and by the clock, of a submit flat out."""
+    """What one window has shown: part of a core; seconds of a submit; submits in a second, as fast as they can."""
 
     core: float
-    cost: float
     answer: float
+    rate: float
 
 
 async def measured(crowd: Crowd) -> dict[str, float]:
     """Return percent of a core for the viewers, percent of the submits that they take, and refused agents.
 
-    Turns without viewers and with them take the place of each other in the order ABBA, so that what grows with the
-    jobs in the store counts for both. All have the same submits, to clusters where every job ends at once. What
-    counts is the time of the processor: how many submits it is enough for says nothing of what else the machine does.
+    Windows without viewers and with them follow each other in the order ABBA, so that what grows with the jobs in the
+    store counts for both. All submit to clusters where every job ends at once. Each pair says one difference; the
+    median of these and its interval say whether it is one.
     """
     pairs = []
     async with _all(
@@ -192,19 +239,24 @@ async def measured(crowd: Crowd) -> dict[str, float]:
             pairs.append((second, first) if k % 2 else (first, second))
             print("alone {}\nwatched {}".format(*pairs[-1]), flush=True)
     print(dict(crowd.statuses))
+    print(
+        f"seconds until a viewer's page is new: {[round(one, 1) for one in statistics.quantiles(crowd.ages, n=10)]}"
+    )
     refused = [n for kind, n in crowd.statuses.items() if re.fullmatch("(agent|stream) (?!200).*", kind)]
     return {
         "cpu": _middle("of a core", [watched.core - alone.core for alone, watched in pairs]),
-        "submits": _middle("fewer submits", [1 - alone.cost / watched.cost for alone, watched in pairs]),
+        "submits": _middle("fewer submits", [1 - watched.rate / alone.rate for alone, watched in pairs]),
         "answer": _middle("longer answers", [watched.answer / alone.answer - 1 for alone, watched in pairs]),
         "refused": sum(refused),
     }
 
 
 def _middle(name: str, found: Sequence[float]) -> float:
-    """Print the spread, and return the median in percent."""
-    print(f"{name}: {', '.join(f'{100 * one:.1f}' for one in sorted(found))} %")
-    return 100 * statistics.median(found)
+    """Print the median and its interval, and return the median in percent."""
+    ranked, middle = sorted(found), 100 * statistics.median(found)
+    low, high = 100 * ranked[RANK - 1], 100 * ranked[-RANK]
+    print(f"{name}: {middle:.1f} % [{low:.1f}, {high:.1f}] of {len(found)} pairs")
+    return middle
 
 
 async def _turn(crowd: Crowd, watched: bool) -> Turn:
@@ -213,12 +265,9 @@ async def _turn(crowd: Crowd, watched: bool) -> Turn:
     async with _all(_viewer(crowd, number) for number in range(VIEWERS if watched else 0)):
         await asyncio.sleep(SETTLED if watched else 0)
         began, used = time.monotonic(), await _cpu(crowd)
-        await _submits(crowd, PACE, IN_STEP, names)
-        await asyncio.sleep(max(0.0, began + SPELL - time.monotonic()))
+        took = await _steadily(crowd, names)
         core = (await _cpu(crowd) - used) / (time.monotonic() - began)
-        used = await _cpu(crowd)
-        took = await _submits(crowd, 0, FLAT_OUT, cycle(small))
-        return Turn(core, (await _cpu(crowd) - used) / FLAT_OUT, statistics.median(took))
+        return Turn(core, statistics.median(took), await _flat_out(crowd, cycle(small)))
 
 
 async def _cpu(crowd: Crowd) -> float:
@@ -236,7 +285,7 @@ async def _empty(crowd: Crowd) -> None:
     while True:
         _, told = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING,RUNNING&limit=500", headers)
         if not (waiting := json.loads(told)["jobs"]):
-            return await asyncio.sleep(2 * CALM)
+            return await asyncio.sleep(3 * ENDED)
         for job in waiting:
             await line.ask("DELETE", f"/v1/jobs/{job['id']}", headers)
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(ENDED)
