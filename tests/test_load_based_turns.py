@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,23 @@ def test_i10_waiting_jobs_differ_by_one_unless_they_did_before(rows, idle):
 def test_of_jobs_that_run_equally_many_the_one_of_higher_priority_goes_first():
     jobs = [job("old", 1, 1), job("new", 1, 1, submitted=1.0, priority=2), job("few", 1, submitted=2.0)]
     assert started(plan(view(jobs, workers=4))) == ["new-0", "old-0", "few-0", "new-1"]
+
+
+@pytest.mark.parametrize(
+    ("rounding", "order"),
+    [("exact", ["a-0", "a-1", "b-0", "a-2"]), ("classic", ["a-0", "b-0", "a-1", "b-1"])],
+)
+def test_of_equals_the_earlier_goes_first_and_with_classic_the_one_that_came_to_that_number_first(rounding, order):
+    jobs = [job("a", 1, 1, 1), job("b", 1, 1, 1, running=1, submitted=1.0)]
+    of = view(jobs, workers=5, runs=[running("b-9", 0)], settings={"rounding": rounding})
+    assert started(plan(of)) == order
+
+
+def test_the_job_with_the_fewest_running_tasks_is_next():
+    jobs = [job("many", *[1] * 9, running=2), job("few", 1, 1, 1, submitted=1.0)]
+    runs = [running(f"many-9{n}", n) for n in range(2)]
+    names = [task.split("-")[0] for task in started(plan(view(jobs, workers=8, runs=runs)))]
+    assert names == ["few", "few", "many", "few", "many", "many"]
 
 
 @given(

@@ -65,7 +65,7 @@ def _names(census: ClusterIndex, state: WorkerState, most: int) -> str:
 
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[int, str]  # of a worker: its place in the natural order, its id
-Turn = tuple[int, int, float, str]  # of a job: tasks that run, -priority, submitted, id
+Turn = tuple[int, int, int, float, str]  # of a job: tasks that run, came (see turn), -priority, submitted, id
 Free = tuple[tuple[str, int], ...]  # what a worker has free, by type
 
 
@@ -248,9 +248,12 @@ class ClusterIndex:
         _add(self.waiting, job.requestor, sign * job.tasks)
 
 
-def turn(job: JobView, more: int = 0) -> Turn:
-    """Return when it is a job's turn after so many more of its tasks started: who runs least comes first."""
-    return job.running + more, -job.priority - asked_priority(job.attributes), job.submitted, job.id
+def turn(job: JobView, more: int = 0, came: int = 0) -> Turn:
+    """Return when it is a job's turn after so many more of its tasks started: who runs least comes first.
+
+    `came`: the place among those that run equally many, where it counts when each came to that number.
+    """
+    return job.running + more, came, -job.priority - asked_priority(job.attributes), job.submitted, job.id
 
 
 def _plain(index: Any) -> Any:

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.load_based import classic_counts, settings
-from rainbow.scheduling.load_based.class_queues import take_turns
+from rainbow.scheduling.load_based.class_queues import Queue
 from rainbow.scheduling.load_based.rebalance import newest
 from rainbow.scheduling.load_based.settings import Classes, Rebalance, check_settings, read_classes
+from rainbow.scheduling.snapshot import GangView, JobView
 from tests.conformance import Comparison, rows
 
 OBSERVED = 8  # a list of outcomes this long was cut
@@ -77,7 +79,7 @@ def decide(row: Row) -> dict[str, Any]:
         counts = classic_counts.rebalanced(row["workers"], percents, running, waiting)
     else:
         counts = classic_counts.starts(row["idle"], row["workers"], percents, running, waiting)
-    order = {name: take_turns(_queue(jobs[name]), counts.get(name, 0)) for name in jobs}
+    order = {name: _started(jobs[name], counts.get(name, 0)) for name in jobs}
     victims = {name: _victims(row, classes, name, -counts[name]) for name in percents if counts[name] < 0}
     return {
         "pct": percents,
@@ -120,9 +122,17 @@ def _by_class(jobs: list[Row], classes: Classes) -> dict[str, list[Row]]:
     return found
 
 
-def _queue(jobs: list[Row]) -> Iterator[tuple[str, int, int]]:
-    for job in jobs:
-        yield job["id"], job["run"], job["wait"]
+def _started(jobs: list[Row], most: int) -> list[str]:
+    """Name the job of every start; its jobs have come in this order."""
+    census = ClusterIndex()
+    for at, job in enumerate(jobs):
+        gangs = [GangView(job["id"], k, (f"{job['id']}-{k}",), "node") for k in range(job["wait"])]
+        census.put_job(JobView(job["id"], job["r"], float(at), gangs, running=job["run"]))
+    queue, taken = Queue(census, {job["r"]: None for job in jobs}, classic=True), []
+    while len(taken) < most and (head := queue.head()) is not None:
+        taken.append(head[0].id)
+        queue.advance()
+    return taken
 
 
 def _timer(row: Row, spread: float) -> tuple[bool, float | None]:

@@ -6,12 +6,11 @@ line   the jobs of one requestor, which the census keeps in order; a round goes 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from heapq import heapify, heappop, heappush, merge
-from itertools import count
+from itertools import count, repeat
 from math import inf
-from typing import TypeVar
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Turn, turn
 from rainbow.scheduling.interface import Wait
@@ -24,10 +23,16 @@ class Queue:
     """Whose turn it is: the best account by fair share, then the job that runs least, priority, submission, id.
 
     The jobs of one requestor stand in one line, whichever of their accounts pays: the line comes when its first does.
+    As in Scoot, `classic` puts a job that has started a task behind all that run as many by then.
     """
 
     def __init__(
-        self, census: ClusterIndex, requestors: Iterable[str], factor: Callable[[JobView], float] | None = None
+        self,
+        census: ClusterIndex,
+        requestors: Iterable[str],
+        factor: Callable[[JobView], float] | None = None,
+        *,
+        classic: bool = False,
     ) -> None:
         named = [requestor for requestor in requestors if requestor in census.queues]
         self._jobs = census.jobs
@@ -44,6 +49,7 @@ class Queue:
         self._moved: dict[str, Turn] = {}  # of jobs that started a gang before their turn: when it comes now
         self._turns: dict[str, Turn] = {}  # of jobs that have come to their turn and still wait
         self._in_order: list[Turn] = []
+        self._came = count(1) if classic else repeat(0)
 
     def _entry(self, now: Turn, line: int) -> tuple[float, Turn, int]:
         """Return a place in the heap: over-budget jobs last, then by fair share, then by turn."""
@@ -77,7 +83,7 @@ class Queue:
         waited = self.stuck.pop(job.id, None)
         before = self._moved.get(job.id) or self._turns.get(job.id) or turn(job)
         self._begun[job.id] = self._next(job) + 1
-        later = turn(job, before[0] - job.running + len(gang.tasks))
+        later = turn(job, before[0] - job.running + len(gang.tasks), next(self._came))
         self.tasks -= len(gang.tasks)
         if waited is None:
             self.gangs -= 1
@@ -101,7 +107,7 @@ class Queue:
         self.gangs -= 1
         self.tasks -= len(begun.tasks)
         if self._next(job) < len(job.gangs):
-            later = turn(job, now[0] - job.running + len(begun.tasks))
+            later = turn(job, now[0] - job.running + len(begun.tasks), next(self._came))
             self._turns[job.id] = later
             heappush(self._heap, self._entry(later, AGAIN))
 
@@ -127,7 +133,7 @@ class Queue:
         """Yield what would come to the head, were everything started."""
         ahead = copy(self)
         ahead._begun, ahead._turns, ahead._moved = dict(self._begun), dict(self._turns), dict(self._moved)
-        ahead._heap, ahead._at = list(self._heap), list(self._at)
+        ahead._heap, ahead._at, ahead._came = list(self._heap), list(self._at), copy(self._came)
         while (head := ahead.head()) is not None:
             yield head
             ahead.advance()
@@ -182,26 +188,3 @@ class Queue:
 def _rest(line: Sequence[Turn], at: int) -> Iterator[Turn]:
     """Yield the turns of a line from a place on."""
     return (line[k] for k in range(at, len(line)))
-
-
-Name = TypeVar("Name", bound=Hashable)
-
-
-def take_turns(jobs: Iterable[tuple[Name, int, int]], most: int) -> list[Name]:
-    """Name the job of every start, from (name, running, waiting) in order of arrival.
-
-    Jobs that run equally many are in the order in which they came to that number.
-
-    >>> take_turns([("a", 0, 5), ("b", 1, 5)], 4)
-    ['a', 'b', 'a', 'b']
-    """
-    arrival = count()
-    queue = [(running, next(arrival), name, waiting) for name, running, waiting in jobs if waiting]
-    heapify(queue)
-    taken: list[Name] = []
-    while queue and len(taken) < most:
-        running, _, name, waiting = heappop(queue)
-        taken.append(name)
-        if waiting > 1:
-            heappush(queue, (running + 1, next(arrival), name, waiting - 1))
-    return taken

@@ -42,7 +42,9 @@ class LoadBasedStep:
         whole = classes.unit == WORKER
         self.placing = WholeWorkers(view, census) if whole else SharedWorkers(view, census, classes.unit)
         factor = view.factor if view.standings else None
-        self.queues = {name: Queue(census, own, factor) for name, own in self._by_class(census.queues).items()}
+        classic = classes.rounding == CLASSIC
+        queues = self._by_class(census.queues)
+        self.queues = {name: Queue(census, own, factor, classic=classic) for name, own in queues.items()}
         holders = self._by_class(census.held)
         self.held = {name: self.placing.held_by(own) for name, own in holders.items()}
         self.running = {name: sum(census.held[one].tasks for one in own) for name, own in holders.items()}
@@ -52,7 +54,7 @@ class LoadBasedStep:
         self.patience = Patience.of(classes.patience, view.now, view.memory, census)
         earned = view.memory.get("credit", {})
         units_ = self.placing.total
-        self.counting: Counting = Classic(units_) if classes.rounding == CLASSIC else Exact(units_, earned)
+        self.counting: Counting = Classic(units_) if classic else Exact(units_, earned)
         self.before = self.counts(self.placing.left + 1)
         self.target = self.counting.targets(self.before)
         self.spread = self.counting.spread(self.before)
