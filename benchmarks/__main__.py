@@ -22,6 +22,7 @@ from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
+from benchmarks.worst import worst
 
 PARTS = {
     "matching": matching.main,
@@ -47,6 +48,7 @@ PARTS = {
     "servers": several,
     "scale": scaling,
     "growth": growing,
+    "worst": worst,
     "start": starting,
 }
 

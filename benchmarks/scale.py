@@ -17,7 +17,7 @@ import yaml
 import rainbow
 from benchmarks.host import WHO
 from benchmarks.load_based import world
-from benchmarks.served import fill, listed
+from benchmarks.served import Graph, fill, listed, template
 from benchmarks.submits import jobspec
 from benchmarks.timing import exponent, once, timed
 from rainbow.graph.delta import apply_delta, changes_between
@@ -72,6 +72,14 @@ def _growing_graph(sizes: tuple[int, ...]) -> None:
 
         found.append(timed(add, 1) / 1e3)
     _say(f"a node added at {sizes} vertices", 20, *found, sizes=sizes)
+    _say("the same at a server", 20, *map(_patched, sizes), sizes=sizes)
+
+
+def _patched(size: int) -> float:
+    with _service(1, size // 5, listed) as service:
+        [name] = service.catalogue
+        changes = [{"changes": _grown(service, name, 0)}]
+        return once(lambda: patch_graph(service, WHO, name, changes.pop())) / 1e3
 
 
 def _one_more(document: Any, top: str, name: str) -> Any:
@@ -83,9 +91,9 @@ def _one_more(document: Any, top: str, name: str) -> Any:
 
 
 @contextmanager
-def _service(count: int) -> Iterator[Service]:
+def _service(count: int, nodes: int = 10, graph: Graph = template) -> Iterator[Service]:
     with tempfile.TemporaryDirectory() as folder:
-        fill(f"{folder}/rainbow.db", count, 10)
+        fill(f"{folder}/rainbow.db", count, nodes, graph)
         service = Service(open_store(f"{folder}/rainbow.db"), Settings())
         with service.store.write() as connection:
             for number, entry in enumerate(service.catalogue.values()):

@@ -216,6 +216,7 @@ POLICIES = ("fair_share", "forecasts", "located", "priority", "reserving", "shar
 QUEUES = ("dependencies", "draining", "pending", "retries", "steps")  # what they store, others store on both
 FORMS = ("test_api_answers", "test_api_faults", "test_api_forms")  # refused before a store is asked
 SOAKED_ON_BOTH = (
+    *("test_selection_decision", "test_many_clusters"),  # the ledger
     *RIGHTS,
     *FORMS,
     *(f"test_service_{policy}" for policy in (*POLICIES, *QUEUES)),
