@@ -141,3 +141,11 @@ def test_a_forecast_of_a_time_to_come_counts_as_none(api: Api, four: list[Cluste
     )
     states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
     assert {state["eta.known"] for state in states.values()} == {False}
+
+
+def test_a_forecast_that_was_made_before_a_job_came_does_not_forget_it(api: Api, four: list[Cluster]) -> None:
+    outlook, entry = api.service.state(Outlook), api.service.catalogue["ash"]
+    made = outlook.every()[entry.id]
+    assert submit(api, four, wide(8))["cluster"] == "ash"
+    outlook.put(entry.id, made)
+    assert submit(api, four, wide(8))["cluster"] == "elm"

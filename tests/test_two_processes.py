@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core import sessions
+from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
@@ -30,6 +32,7 @@ from rainbow.store import open_store
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.ports import free_port
 from tests.postgres import Postgres
+from tests.test_choose_by_time import alive, forecast, submit, wide
 from tests.test_end_to_end import ROOT, until
 from tests.test_polls import Asked
 
@@ -193,6 +196,31 @@ def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     until(lambda: "elm" not in there.service.catalogue, seconds=10)
     for each in peers:
         each.stop()
+
+
+def test_jobs_sent_to_two_servers_in_turns_spread_evenly_over_equal_clusters(pair: list[Service]) -> None:
+    if not pair[0].store.many_processes:
+        pytest.skip("one process serves a SQLite file")
+    peers, (here, there) = [PgNotify(each) for each in pair], map(Api, pair)
+    for each in peers:
+        each.start()
+    four = [here.register(name, grid(1, 8)) for name in ("ash", "elm", "fir", "oak")]
+    for cluster in four:
+        alive(cluster)
+    forecast(here)
+    until(lambda: here.service.news.heard and there.service.news.heard and len(there.service.catalogue) == 4)
+    counts: Counter[str] = Counter()
+    for turn in range(12):
+        api, other = (here, there) if turn % 2 == 0 else (there, here)
+        counts[submit(api, four, wide(8))["cluster"]] += 1
+        until(lambda other=other, turn=turn: booked(other.service) > turn)
+    assert set(counts.values()) == {3}
+    for each in peers:
+        each.stop()
+
+
+def booked(service: Service) -> int:
+    return sum(map(len, service.state(Outlook)._booked.values()))
 
 
 def test_a_token_revoked_at_one_server_ends_in_sessions_of_the_other(pair: list[Service]) -> None:

@@ -7,9 +7,11 @@ to come (the clock was set back) counts as none.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from rainbow.lru_cache import LruCache, Same
 
 SLACK = 5.0  # seconds by which clocks of two processes may differ
 FIRST = 64  # rows
+MOST_BOOKED = 1_000  # of a cluster, remembered for its next forecast
 MOST = 64  # lists of candidates whose rows are remembered
 
 
@@ -65,6 +68,22 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Booking:
+    """What an accepted job is expected to hold of a cluster, which no forecast made before `at` knows."""
+
+    at: float
+    cluster_id: str
+    ask: Ask
+    start: float
+    finish: float
+
+
+def read_booking(told: Mapping[str, Any]) -> Booking:
+    """Read a booking that another process has told as JSON."""
+    return Booking(**{**told, "ask": Ask(**told["ask"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
     """When a job would start and end on each of some clusters, as arrays; infinite: unknown, or never."""
 
@@ -83,6 +102,8 @@ class Outlook:
         self._lock = threading.Lock()
         self._told: dict[str, Told] = {}
         self._rooms: dict[str, Room] = {}
+        self._booked: dict[str, deque[Booking]] = {}  # since the last forecast, or before the first
+        self.elsewhere: Callable[[Booking], None] | None = None  # tells the other processes
         self._rows: dict[str, int] = {}
         self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST)
         self.followed = -inf  # when what other processes have forecast was read last
@@ -101,7 +122,7 @@ class Outlook:
         self._bands[:, row] = bias_of(told.scores), *quantiles(told.scores, COVER), *quantiles(told.ratios, COVER)
 
     def put(self, cluster_id: str, told: Told) -> None:
-        """Take a new forecast; what was booked since the last one is in it."""
+        """Take a new forecast; what was booked before it was made is in it."""
         with self._lock:
             if cluster_id not in self._rows:
                 self._rows[cluster_id] = len(self._rows)
@@ -113,6 +134,9 @@ class Outlook:
                 self._grow(2 * self._table.count)
             else:
                 self._enter(self._rows[cluster_id], told, told.room)
+            for booking in self._booked.pop(cluster_id, ()):
+                if booking.at >= told.at:
+                    self._book(booking)
 
     def of(self, cluster_id: str, now: float) -> Told | None:
         """Return a cluster's last forecast."""
@@ -131,6 +155,7 @@ class Outlook:
                 gone = Told(0.0, None)
                 self._told[cluster_id] = gone
                 self._rooms.pop(cluster_id, None)
+                self._booked.pop(cluster_id, None)
                 self._enter(self._rows[cluster_id], gone, None)
 
     def limits(self, ids: Mapping[str, str]) -> tuple[Floats, Floats]:
@@ -176,18 +201,32 @@ class Outlook:
                 waves = np.maximum(waves, np.ceil(ask.gangs * amount / np.maximum(most, amount)))
         return waves
 
-    def book(self, cluster_id: str, ask: Ask, start: float, finish: float) -> None:
-        """Take what a job will hold out of a cluster's room, until its next forecast."""
+    def book(self, booking: Booking) -> None:
+        """Take what a job will hold out of a cluster's room, here and elsewhere, until a forecast knows it."""
+        if booking.start < inf:
+            self.hear(booking)
+            if self.elsewhere is not None:
+                self.elsewhere(booking)
+
+    def hear(self, booking: Booking) -> None:
+        """Take what another process has booked, or this one."""
         with self._lock:
-            room = self._rooms.get(cluster_id)
-            if room is None or not start < inf:
-                return
-            waves = max(1.0, float(self._waves(ask, self._found([cluster_id]))[0]))
-            at_once = {kind: amount * ask.gangs / waves for kind, amount in ask.total.items()}
-            large = ask.on_workers and all(
-                any(2 * amount > whole.get(kind, 0) for kind, amount in ask.amounts.items())
-                for whole in room.capacity.values()
-            )
-            booked = room.book(at_once, ask.slots * ask.gangs if large else 0, start, finish)
-            self._rooms[cluster_id] = booked
-            self._table.put(self._rows[cluster_id], booked)
+            told = self._told.get(booking.cluster_id)
+            if told is None or booking.at >= told.at:
+                self._book(booking)
+
+    def _book(self, booking: Booking) -> None:
+        cluster_id, ask = booking.cluster_id, booking.ask
+        self._booked.setdefault(cluster_id, deque(maxlen=MOST_BOOKED)).append(booking)
+        room = self._rooms.get(cluster_id)
+        if room is None:
+            return
+        waves = max(1.0, float(self._waves(ask, self._found([cluster_id]))[0]))
+        at_once = {kind: amount * ask.gangs / waves for kind, amount in ask.total.items()}
+        large = ask.on_workers and all(
+            any(2 * amount > whole.get(kind, 0) for kind, amount in ask.amounts.items())
+            for whole in room.capacity.values()
+        )
+        booked = room.book(at_once, ask.slots * ask.gangs if large else 0, booking.start, booking.finish)
+        self._rooms[cluster_id] = booked
+        self._table.put(self._rows[cluster_id], booked)

@@ -10,13 +10,15 @@ import json
 import secrets
 import select
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
+from rainbow.service.core.outlook import Booking, Outlook, read_booking
 from rainbow.service.core.pubsub import ALL, OFFERS
 from rainbow.service.core.service import log
 from rainbow.store import tasks
@@ -29,6 +31,7 @@ CHANNEL = "rainbow"
 AGAIN = 1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
 MISSED = 5  # of these until it is looked whether agents were not told of something
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
+BOOKINGS = 20  # in one message
 MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
 NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
 TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
@@ -42,7 +45,8 @@ class PgNotify:
         self._me = secrets.token_hex(8)
         self._unsent: set[str] = set()
         self._changed = False
-        self._lock = threading.Lock()  # of these two
+        self._bookings: list[Booking] = []
+        self._lock = threading.Lock()  # of these three
         self._some = threading.Event()
         self._stop = threading.Event()
         work = {"peers-send": self._send_all, "peers-hear": self._hear_all, "peers-look": self._look_all}
@@ -51,12 +55,13 @@ class PgNotify:
     def start(self) -> None:
         """Begin to send and hear."""
         self.service.news.elsewhere = self.tell
+        self.service.state(Outlook).elsewhere = self.book
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """End the threads."""
-        self.service.news.elsewhere = None
+        self.service.news.elsewhere = self.service.state(Outlook).elsewhere = None
         self._stop.set()
         self._some.set()
         for thread in self._threads:
@@ -69,6 +74,12 @@ class PgNotify:
             self._changed |= changed
         self._some.set()
 
+    def book(self, booking: Booking) -> None:
+        """Send soon what is booked in a cluster's room."""
+        with self._lock:
+            self._bookings.append(booking)
+        self._some.set()
+
     # ── sending ──
 
     def _send_all(self) -> None:
@@ -78,12 +89,16 @@ class PgNotify:
             with self._lock:
                 unsent, self._unsent = self._unsent, set()
                 changed, self._changed = self._changed, False
+                bookings, self._bookings = self._bookings, []
+            for first in range(0, len(bookings), BOOKINGS):
+                self._send({"bookings": list(map(asdict, bookings[first : first + BOOKINGS]))})
             if unsent or changed:
-                self._send(sorted(unsent) if len(unsent) <= MOST else [], changed)
+                self._send({"topics": sorted(unsent) if len(unsent) <= MOST else [], "changed": changed})
+            if unsent or changed or bookings:
                 self._stop.wait(PAUSE)
 
-    def _send(self, topics: list[str], changed: bool) -> None:
-        message = json.dumps({"from": self._me, "topics": topics, "changed": changed})
+    def _send(self, told: Mapping[str, Any]) -> None:
+        message = json.dumps({"from": self._me, **told})
         try:
             with self.service.store.look() as connection:
                 connection.execute(NOTIFY, {"channel": CHANNEL, "message": message})
@@ -114,13 +129,20 @@ class PgNotify:
 
     def _hear(self, notice: Any) -> None:
         message = json.loads(notice.payload)
-        if message["from"] != self._me:
-            named = {topic for topic in message["topics"] if not topic.startswith(OFFERS)}
-            if message["changed"] and named and ALL not in named:
-                self.service.refresh(named)
-            elif message["changed"]:
-                self._changed_elsewhere()
-            self.service.news.hear(message["topics"])
+        if message["from"] == self._me:
+            return
+        for booking in message.get("bookings", ()):
+            self.service.state(Outlook).hear(read_booking(booking))
+        if "topics" in message:
+            self._hear_topics(message["topics"], message["changed"])
+
+    def _hear_topics(self, topics: Sequence[str], changed: bool) -> None:
+        named = {topic for topic in topics if not topic.startswith(OFFERS)}
+        if changed and named and ALL not in named:
+            self.service.refresh(named)
+        elif changed:
+            self._changed_elsewhere()
+        self.service.news.hear(topics)
 
     def _look_all(self) -> None:
         times = 0

@@ -21,7 +21,7 @@ from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of
 from rainbow.selection.variables import FORECAST
-from rainbow.service.core.outlook import Arrivals, Ask, Outlook, Told
+from rainbow.service.core.outlook import Arrivals, Ask, Booking, Outlook, Told
 from rainbow.store import statistics
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Arriving:
         for row, one in enumerate(self.ids):
             if one == cluster_id:
                 start, finish = float(self.found.start[row]), float(self.found.finish[row])
-                self.outlook.book(cluster_id, self.ask, start, finish)
+                self.outlook.book(Booking(self.now, cluster_id, self.ask, start, finish))
 
 
 class Shapes(LruCache[Any, tuple[SlotsView, ...]]):
