@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +14,7 @@ import sqlalchemy as sa
 from rainbow.service import Service, Settings
 from rainbow.store import Store, clusters, events, open_store
 from rainbow.store.engine import Alone
+from rainbow.store.schema import jobs
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.postgres import Postgres
 from tests.test_booking import SELECTOR, all_at_once
@@ -170,3 +172,33 @@ def test_node_that_another_server_books_between_choice_and_lock_is_not_booked_ag
     sa.event.listen(servers[0].api.service.store.engine, "before_cursor_execute", overtake)
     submit(0)
     assert codes == [201, 409]
+
+
+def test_as_many_of_128_submits_to_two_servers_are_placed_as_nodes_are_free(servers: list[Cluster]) -> None:
+    servers[0].api.good("PUT", "/v1/clusters/oak/state", {"nodes_free": 60}, servers[0].secret)
+    one, codes = {"jobspec": jobspec(), "selector": SELECTOR}, Counter()
+
+    def submit(k: int) -> None:
+        codes[servers[k % 2].api.call("POST", "/v1/jobs", one, servers[k % 2].token).status_code] += 1
+
+    all_at_once([lambda k=k: submit(k) for k in range(128)])
+    assert codes == {201: 60, 409: 68}
+
+
+def test_jobs_that_may_not_run_beside_each_other_wait_in_one_line_wherever_they_are_sent(
+    servers: list[Cluster],
+) -> None:
+    elm = servers[0].api.register("elm", grid(60, 1))
+    servers[1].api.service.refresh()
+    named = {"scheme": "string", "type": "inout", "value": "x", "scope": "user"}
+    spec, tokens, codes = jobspec(1, dependencies=[named]), (servers[0].token, elm.token), Counter()
+
+    def submit(k: int) -> None:
+        body = {"jobspec": spec, "clusters": [{"name": ("oak", "elm")[k // 2 % 2]}], "requestor": "ann"}
+        codes[servers[k % 2].api.call("POST", "/v1/jobs", body, *tokens).status_code] += 1
+
+    all_at_once([lambda k=k: submit(k) for k in range(16)])
+    assert codes == {201: 16}
+    with servers[0].api.service.store.read() as connection:
+        awaited = [row[0] or [] for row in connection.execute(sa.select(jobs.c.awaits))]
+    assert sorted(map(len, awaited)) == list(range(16))

@@ -106,7 +106,8 @@ class SubmitTransaction:
     def is_of_one_cluster(self) -> bool:
         """Whether all it writes is of the chosen cluster, and nothing it reads is counted over several."""
         accounts_ = self.service.state(ranks.Known)
-        whole = self.asked.basis or self.staged or accounts_.tree.accounts or accounts_.qos
+        named = self.asked.basis or self.wanted.request.dependencies
+        whole = named or self.staged or accounts_.tree.accounts or accounts_.qos
         return not (whole or read_of(self.selector, self.options, FORECAST))
 
     def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decided:
