@@ -49,6 +49,7 @@ def test_connection_that_died_while_idle_is_replaced(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(postgres_server.new_database())
+    monkeypatch.setattr(postgresql, "TRUSTED", 60.0)
     happen(store)
     _end_the_idle(store)
     with pytest.raises(Unavailable), store.read() as connection:  # used a moment ago: nobody asked whether it lives
