@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -28,7 +29,7 @@ from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import OFFERS
 from rainbow.service.scheduler.step import step
-from rainbow.store import open_store
+from rainbow.store import open_store, postgresql
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.ports import free_port
 from tests.postgres import Postgres
@@ -256,6 +257,41 @@ def test_a_poll_from_memory_hears_of_what_another_process_assigns(pair: list[Ser
     asked.loop.close()
 
 
+def test_writer_that_has_stopped_in_a_pipeline_is_cut_off(
+    pair: list[Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = pair
+    if not here.store.many_processes:
+        pytest.skip("SQLite has no pipeline")
+    monkeypatch.setattr(postgresql, "IDLE", 0.5)
+    with psycopg.connect(here.store.engine.url.set(drivername="postgresql").render_as_string(False)) as stopped:
+        stopped.pgconn.enter_pipeline_mode()
+        stopped.pgconn.send_query_params(b"BEGIN", None)
+        stopped.pgconn.send_query_params(b"SELECT pg_advisory_xact_lock(%d)" % postgresql.WRITERS, None)
+        stopped.pgconn.flush()
+        written = threading.Thread(target=here.store.together, args=[lambda _: None])
+        until(lambda: held(here), seconds=10)
+        written.start()
+        PgNotify(here)._look()
+        written.join(1)
+        assert written.is_alive()
+        PgNotify(here)._look()
+        written.join(20)
+        assert not written.is_alive()
+        stopped.close()
+
+
+ADVISORY = """
+    SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+def held(service: Service) -> bool:
+    with service.store.look() as connection:
+        return bool(connection.exec_driver_sql(ADVISORY).scalar())
+
+
 def test_work_of_a_server_that_told_nobody_is_looked_for(pair: list[Service]) -> None:
     here, there = pair
     oak = Api(here).register("oak", grid(1, 1))
@@ -264,10 +300,10 @@ def test_work_of_a_server_that_told_nobody_is_looked_for(pair: list[Service]) ->
     Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
     woken: list[bool] = []
     with here.news.listening([f"{OFFERS}{here.catalogue['oak'].id}"], lambda: woken.append(True)):
-        PgNotify(here)._look()
+        PgNotify(here)._look_for_offers()
         assert not woken
         assert step(there, "oak")
-        PgNotify(here)._look()
+        PgNotify(here)._look_for_offers()
         assert woken
 
 

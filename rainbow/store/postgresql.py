@@ -2,7 +2,8 @@
 
 The lock of the writer belongs to its transaction: it ends with it, however that ends. A process that was stopped in
 the middle (SIGSTOP, a frozen machine) is cut off after IDLE seconds, so that the others continue; what it
-wants to write after that fails, because its transaction is gone.
+wants to write after that fails, because its transaction is gone. Stopped between the statements of a pipeline, its
+transaction does not count as idle: those who look out for that end it (`end_frozen`).
 
 Events are numbered in the order of the commits, so that no reader passes one that is stored later: a transaction
 beside others keeps its events, and stores them between ORDER and its commit.
@@ -73,3 +74,16 @@ def take_order(connection: sa.Connection) -> None:
 
 _ALONE = sa.text("SELECT pg_advisory_xact_lock(:key)")
 _BESIDE = sa.text("SELECT pg_advisory_xact_lock_shared(:key)")
+
+
+_END_FROZEN = sa.text("""
+    SELECT pg_terminate_backend(pid) FROM pg_locks AS held JOIN pg_stat_activity AS doing USING (pid)
+    WHERE held.locktype = 'advisory' AND held.granted AND CAST(held.objid AS bigint) = :writers
+      AND doing.datname = current_database() AND doing.state = 'active' AND doing.wait_event = 'ClientRead'
+      AND doing.query NOT ILIKE 'copy%' AND doing.state_change < clock_timestamp() - make_interval(secs => :idle)
+""")
+
+
+def end_frozen(connection: sa.Connection) -> None:
+    """Cut off the writer whose process has stopped in the middle of a pipeline."""
+    connection.execute(_END_FROZEN, {"writers": WRITERS, "idle": IDLE})

@@ -22,6 +22,7 @@ from rainbow.service.core.outlook import Booking, Outlook, read_booking
 from rainbow.service.core.pubsub import ALL, OFFERS
 from rainbow.service.core.service import log
 from rainbow.store import tasks
+from rainbow.store.postgresql import end_frozen
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 CHANNEL = "rainbow"
 AGAIN = 1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
-MISSED = 5  # of these until it is looked whether agents were not told of something
+MISSED = 5  # of these until it is looked what another process has left undone
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 BOOKINGS = 20  # in one message
 MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
@@ -156,6 +157,12 @@ class PgNotify:
                 log.warning("database-unavailable", fault=str(fault))
 
     def _look(self) -> None:
+        """Look for what a process that was killed or stopped has left."""
+        with self.service.store.look() as connection:
+            end_frozen(connection)
+        self._look_for_offers()
+
+    def _look_for_offers(self) -> None:
         """Wake the agents of clusters where a task has to start or stop: of a server that was killed nobody heard."""
         if waiting := self.service.news.waited_for(OFFERS):
             with self.service.store.read() as connection:
