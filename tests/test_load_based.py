@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from rainbow.errors import PlanError, PolicyError
 from rainbow.matching import Take
 from rainbow.scheduling import LoadBased, RunView, Start, check_plan
+from rainbow.scheduling.cluster_index import Ranked
 from rainbow.scheduling.load_based.entitlements import ClassCount, starts, targets
+from rainbow.scheduling.load_based.whole_workers import IdleWorkers
 from rainbow.state_machine import WorkerState
 from tests.views import job, plan, reasons, started, view
 
@@ -163,6 +165,30 @@ def test_round_looks_at_no_task_that_does_not_start():
     made = LoadBased().plan(view(lazy, workers=4))
     assert started(made) == started(plan(view(jobs, workers=4)))
     assert made.figures["classes"]["default"]["waiting"] == 146
+
+
+KINDS = ("a", "b", "c")
+moves = st.lists(st.tuples(st.booleans(), st.frozensets(st.sampled_from(KINDS)), st.integers(1, 4)), max_size=12)
+
+
+@given(st.lists(st.sampled_from(KINDS), max_size=9), moves)
+def test_idle_workers_of_some_kinds_are_those_not_taken_in_their_natural_order(kinds, moves):
+    idle = IdleWorkers(
+        {kind: Ranked((k, f"w{k}") for k, of in enumerate(kinds) if of == kind) for kind in set(kinds)}
+    )
+    left = dict.fromkeys(range(len(kinds)))
+    taken = []
+    for gives, some, count in moves:
+        own = [f"w{k}" for k in sorted(left) if kinds[k] in some]
+        assert idle.first(some, count) == own[:count]
+        assert (idle.count(some), list(idle), len(idle)) == (len(own), [f"w{k}" for k in sorted(left)], len(left))
+        if gives and taken:
+            idle.give(taken[-1])
+            left |= {int(name[1:]): None for name in taken.pop()}
+        else:
+            idle.take(own[:count])
+            taken.append(own[:count])
+            left = {k: None for k in left if f"w{k}" not in own[:count]}
 
 
 def test_matcher_is_asked_as_often_as_tasks_start():

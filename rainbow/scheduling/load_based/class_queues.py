@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from heapq import heapify, heappop, heappush, merge
+from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import count, repeat
 from math import inf
 
@@ -101,15 +101,23 @@ class Queue:
 
     def advance(self) -> None:
         """Move to the next gang of the job at the head, and to the job whose turn comes then."""
-        now, job = self._pop()
-        begun = job.gangs[self._next(job)]
-        self._begun[job.id] = self._next(job) + 1
+        rank, now, line = self._heap[0]
+        job = self._jobs[now[-1]]
+        k = self._next(job)
+        tasks = len(job.gangs[k].tasks)
+        self._begun[job.id] = k + 1
         self.gangs -= 1
-        self.tasks -= len(begun.tasks)
-        if self._next(job) < len(job.gangs):
-            later = turn(job, now[0] - job.running + len(begun.tasks), next(self._came))
-            self._turns[job.id] = later
-            heappush(self._heap, self._entry(later, AGAIN))
+        self.tasks -= tasks
+        if k + 1 == len(job.gangs):
+            self._pop()
+            return
+        later = now[0] + tasks, next(self._came), *now[2:]
+        if line == AGAIN:
+            heapreplace(self._heap, (rank, later, AGAIN))
+        else:
+            self._pop()
+            heappush(self._heap, (rank, later, AGAIN))
+        self._turns[job.id] = later
 
     def give_up(self, wait: Wait | None) -> None:
         """Leave the job at the head out of this round; say why it waits, unless another one like it was told."""

@@ -122,7 +122,8 @@ class Patience:
 
     def serves(self, job: JobView) -> None:
         """Take a job out of the line that starts something without it."""
-        self.line = {name: other for name, other in self.line.items() if other != job.id}
+        if self.line:
+            self.line = {name: other for name, other in self.line.items() if other != job.id}
 
     def first(self, census: ClusterIndex) -> Iterator[JobView]:
         """Yield the jobs of the line, the one that was there first, then the oldest."""

@@ -137,11 +137,12 @@ class LoadBasedStep:
         queue = self.queues[name]
         while self.placing.ready and (head := queue.head()) is not None:
             job, gang = head
-            if granted <= 0 and self.placing.cost(gang):
+            cost = self.placing.cost(gang)
+            if granted <= 0 and cost:
                 return
             if (name, gang.question) in self.passed:
                 queue.give_up(None)
-            elif not self.placing.cost(gang):
+            elif not cost:
                 self._give_up(name, gang, unhosted(self, job, gang))
             elif took := self.placing.start(gang, granted):
                 granted -= took

@@ -8,7 +8,6 @@ starts times workers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge, nsmallest
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Place, Ranked
 from rainbow.scheduling.interface import Start, View, Wait
+from rainbow.scheduling.load_based.free_amounts import WorkerQueue
 from rainbow.scheduling.load_based.gang_reservation import Amounts, Ends, Reserved
 from rainbow.scheduling.snapshot import GangView, JobView, Placement
 
@@ -26,41 +26,45 @@ if TYPE_CHECKING:
 
 
 class IdleWorkers:
-    """Workers to be taken; beginning and taking one cost the same however many there are."""
+    """Workers to be taken; beginning and taking one cost the same however many there are, and of however many kinds.
+
+    row   the workers of some kinds in their natural order, those that were taken first left behind
+    """
 
     def __init__(self, kinds: Mapping[str, Ranked[Place]]) -> None:
         self._kinds = {kind: ranked.items() for kind, ranked in kinds.items()}
+        self._all = frozenset(self._kinds)
         self._left = sum(map(len, self._kinds.values()))
-        self._begin = dict.fromkeys(self._kinds, 0)  # before it everything is taken
+        self._rows: dict[frozenset[str], WorkerQueue] = {}
         self._taken: set[str] = set()
 
     def __len__(self) -> int:
         return self._left
 
     def __iter__(self) -> Iterator[str]:
-        return self.of_kinds(self._kinds)
+        return self.of_kinds(self._all)
 
-    def of_kinds(self, kinds: Collection[str]) -> Iterator[str]:
+    def of_kinds(self, kinds: frozenset[str]) -> Iterator[str]:
         """Yield the workers of these kinds in order."""
-        known = [kind for kind in kinds if kind in self._kinds]
-        if len(known) == 1:
-            return (name for _, name in self._of_kind(known[0]))
-        return (name for _, name in merge(*map(self._of_kind, known)))
+        row = self._rows.get(kinds)
+        if row is None:
+            row = self._rows[kinds] = WorkerQueue(merge(*(self._kinds[kind] for kind in kinds & self._all)))
+        while (name := row.at(0)) in self._taken:
+            row.drop()
+        k = 0
+        while name is not None:
+            if name not in self._taken:
+                yield name
+            k += 1
+            name = row.at(k)
 
-    def _of_kind(self, kind: str) -> Iterator[Place]:
-        found, begin = self._kinds[kind], self._begin[kind]
-        while begin < len(found) and found[begin][1] in self._taken:
-            begin += 1
-        self._begin[kind] = begin
-        return (found[k] for k in range(begin, len(found)) if found[k][1] not in self._taken)
-
-    def first(self, kinds: Collection[str], count: int) -> list[str]:
+    def first(self, kinds: frozenset[str], count: int) -> list[str]:
         """Return the first so many workers of these kinds."""
         return list(islice(self.of_kinds(kinds), count))
 
-    def count(self, kinds: Collection[str]) -> int:
+    def count(self, kinds: frozenset[str]) -> int:
         """Count the workers of these kinds."""
-        return self._left if self._kinds.keys() <= set(kinds) else sum(1 for _ in self.of_kinds(kinds))
+        return self._left if self._all <= kinds else sum(1 for _ in self.of_kinds(kinds))
 
     def has(self, worker: str) -> bool:
         """Return whether a worker that was idle at first has not been taken."""
@@ -70,7 +74,7 @@ class IdleWorkers:
         """Put workers back that were taken."""
         self._taken.difference_update(workers)
         self._left += len(workers)
-        self._begin = dict.fromkeys(self._kinds, 0)
+        self._rows.clear()
 
     def take(self, workers: Collection[str]) -> None:
         """Take workers out."""
@@ -92,10 +96,11 @@ class WholeWorkers:
         self.hopeless: set[int | str] = set()  # questions that what is idle has no answer to in this round
         self.why: dict[int | str, Wait | None] = {}  # of questions: why amounts alone are large enough
         self._costs: dict[int | str, int] = {}
+        self._sorted: dict[frozenset[str], list[str]] = {}  # kinds that host a gang and are there
         self._ends: Ends | None = None
         self._lenders: list[Reserved] = []  # whose reservations are given back at the moment, to be lent
         self._in_vain: set[int | str] = set()  # questions that have no answer with these
-        self._begun: list[tuple[Placement, float]] = []  # what starts in this round, and when it must have ended
+        self._begun: list[tuple[list[Start], float]] = []  # what starts in this round, and when it must have ended
         self._prepare()
 
     def _prepare(self) -> None:
@@ -107,13 +112,10 @@ class WholeWorkers:
         if self._ends is None:
             self._ends = Ends(self.census, self.view.now)
         while self._begun:
-            self._ends.add(*self._begun.pop())
+            begun, end = self._begun.pop()
+            for start in begun:
+                self._ends.add(start.placement, end)
         return self._ends
-
-    def _one_of(self, kind: str) -> str | None:
-        """Name a ready worker of a kind."""
-        ranked = self.census.kinds.get(kind)
-        return ranked.items()[0][1] if ranked else None
 
     @property
     def total(self) -> int:
@@ -139,9 +141,10 @@ class WholeWorkers:
 
     def cost(self, gang: GangView) -> int:
         """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
-        if gang.question not in self._costs:
-            self._costs[gang.question] = self._cost(gang)
-        return self._costs[gang.question]
+        question = gang.question
+        if question not in self._costs:
+            self._costs[question] = self._cost(gang)
+        return self._costs[question]
 
     def idle_for(self, gang: GangView) -> int:
         """Count the idle workers that could take a part of a gang."""
@@ -153,31 +156,33 @@ class WholeWorkers:
         return sum(len(kinds[kind]) for kind in self.view.hosts(gang.demand) if kind in kinds)
 
     def _cost(self, gang: GangView) -> int:
-        for kind in sorted(self.view.hosts(gang.demand)):
-            one = self._one_of(kind)
-            if one is not None and self.view.place(gang.demand, [one]):
+        hosts = self.view.hosts(gang.demand)
+        if hosts not in self._sorted:
+            self._sorted[hosts] = sorted(hosts & self.census.kinds.keys())
+        for kind in self._sorted[hosts]:
+            if self.view.place(gang.demand, [self.census.kinds[kind].items()[0][1]]):
                 return 1
         take = self.view.place(gang.demand, self.census.everyone()) if self.ready else None
         return len(workers_of(take.placed)) if take else 0
 
     def start(self, gang: GangView, most: int) -> int:
         """Start a gang on what is idle if it fits there; return how many units it took, none if it did not start."""
-        if self.cost(gang) > self.left:
-            self.hopeless.add(gang.question)  # what is idle only becomes less while a round lasts
-        if gang.question in self.hopeless or self.cost(gang) > most:
+        cost, question = self.cost(gang), gang.question
+        if cost > self.left:
+            self.hopeless.add(question)  # what is idle only becomes less while a round lasts
+        if question in self.hopeless or cost > most:
             return 0
         take = self._find(gang, most)
         if take is None:
             if self._has_tried_all(most):
-                self.hopeless.add(gang.question)
+                self.hopeless.add(question)
             return 0
         if not self._consume(take.placed):
             self._let_go()
             return 0
         starts = list(self._starts(gang, take))
         self.orders.extend(starts)
-        end = self.view.now + gang.expected if gang.expected else inf
-        self._begun.extend((start.placement, end) for start in starts)
+        self._begun.append((starts, self.view.now + gang.expected if gang.expected else inf))
         return self._book(gang, take)
 
     def _starts(self, gang: GangView, take: Take) -> Iterator[Start]:
@@ -195,9 +200,8 @@ class WholeWorkers:
         return self.cost(gang)
 
     def _find(self, gang: GangView, most: int) -> Take | None:
-        if self.cost(gang) > most:
-            return None
-        few = self._idle.first(self.view.hosts(gang.demand), self.cost(gang))
+        cost = self.cost(gang)
+        few = self._idle.first(self.view.hosts(gang.demand), cost) if cost <= most else []
         if not few:
             return None
         return self.view.place(gang.demand, few) or self.view.place(gang.demand, list(self._idle))
@@ -205,6 +209,8 @@ class WholeWorkers:
     def _consume(self, placed: Any) -> bool:
         """Take what a gang wants of the cluster's consumables, all or nothing."""
         wanted = _outside(placed)
+        if not wanted:
+            return True
         if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
             return False
         self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
@@ -311,10 +317,11 @@ def workers_of(placed: Any) -> set[str]:
 
 def _outside(placed: Any) -> dict[str, int]:
     """Sum what a take wants of what is cluster-wide."""
-    wanted: Counter[str] = Counter()
+    wanted: dict[str, int] = {}
     for _, held in placed:
-        wanted.update(held.get("", {}))
-    return dict(wanted)
+        for kind, amount in held.get("", {}).items():
+            wanted[kind] = wanted.get(kind, 0) + amount
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)
