@@ -30,7 +30,8 @@ from rainbow.scheduling.settings_schema import (
     table,
 )
 
-MOST = 10**12  # no setting is meant to be larger; sums of them stay exact
+MOST_AMOUNT = 10**12  # no setting is meant to be larger; sums of them stay exact
+EPOCH = 10  # seconds between two plans, for the prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,11 @@ class Growth:
     expand_by_doubling: bool = True
     use_prediction: bool = True
     prediction_fudge: float = 60_000.0
-    epoch: float = 10_000.0  # between two plans
+    epoch: float = EPOCH * 1000.0
 
 
-COUNT, AMOUNT = integer(0, MOST), number(0, MOST)
-QUANTUM = {"type": ("memory", filled), "amount": (1, integer(1, MOST))}
+COUNT, AMOUNT = integer(0, MOST_AMOUNT), number(0, MOST_AMOUNT)
+QUANTUM = {"type": ("memory", filled), "amount": (1, integer(1, MOST_AMOUNT))}
 CLASSES = {
     "fair": {"policy": "FAIR_SHARE", "default": True},
     "fixed": {"policy": "FIXED_SHARE", "default": True},
@@ -64,10 +65,10 @@ SCHEMA: dict[str, tuple[Any, Check]] = {
     "classes": (CLASSES, _any),
     "users": ({}, _any),
     "allotment": (None, optional(AMOUNT)),  # of what cannot be preempted, by user; null: no limit
-    "fragmentation_threshold": (2, integer(1, MOST)),
+    "fragmentation_threshold": (2, integer(1, MOST_AMOUNT)),
     "defragmentation": (True, flag),
     "reserve_overage": (0, COUNT),
-    "epoch": (10, AMOUNT),  # seconds between two plans, for the prediction
+    "epoch": (EPOCH, AMOUNT),
     "patience": (3600, optional(AMOUNT)),  # seconds a job may hold nothing before room is made for it; null: for ever
     "mode": ("own", one_of("own", "classic")),  # classic: as in the original, faults included
 }
@@ -115,7 +116,7 @@ COMMON: dict[str, Check] = {
 }
 OWN: dict[str, dict[str, Check]] = {
     "FAIR_SHARE": {
-        "weight": number(1e-6, MOST),
+        "weight": number(1e-6, MOST_AMOUNT),
         "cap": COUNT,
         "initialization_cap": COUNT,
         "expand_by_doubling": flag,
@@ -207,7 +208,7 @@ KEYS = {
     "nodes": optional(NAMES),
     "match": optional(regex),
     "search_order": COUNT,
-    "quantum": optional(integer(1, MOST)),
+    "quantum": optional(integer(1, MOST_AMOUNT)),
 }
 
 
@@ -282,7 +283,7 @@ class ClassSettings:
     rule: Rule
     priority: int
     nodepool: str
-    weight: float = 100.0
+    weight: float = 100
     default: bool = False
     users: frozenset[str] | None = None  # None: everybody
     most: int | None = None
@@ -373,22 +374,20 @@ def _nodepool(name: str, pool: Mapping[str, Any]) -> NodepoolSettings:
 
 
 def _class(name: str, given: Mapping[str, Any], epoch: float) -> ClassSettings:
-    growth = Growth(
-        given.get("initialization_cap", 2),
-        given.get("expand_by_doubling", True),
-        given.get("use_prediction", True),
-        given.get("prediction_fudge", 60.0) * 1000,
-        epoch * 1000,
-    )
+    own = {key: given[key] for key in ("weight", "debug") if key in given}
+    growth = {
+        key: given[key] for key in ("initialization_cap", "expand_by_doubling", "use_prediction") if key in given
+    }
+    if "prediction_fudge" in given:
+        growth["prediction_fudge"] = given["prediction_fudge"] * 1000
     return ClassSettings(
         name=name,
         rule=Rule(given["policy"]),
         priority=given["priority"],
         nodepool=given["nodepool"],
-        weight=given.get("weight", 100),
-        default=given.get("default", False),
+        default=given["default"],
         users=frozenset(given["users"]) if given.get("users") is not None else None,
         most=given.get("cap", given.get("max_processes", given.get("max_machines"))),
-        debug=given.get("debug"),
-        growth=growth,
+        growth=Growth(**growth, epoch=epoch * 1000),
+        **own,
     )
