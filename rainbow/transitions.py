@@ -24,9 +24,9 @@ T = TaskState
 LOST = "lost"  # the cause of what ends or is stopped with its worker, agent or keeper
 RESULTS = {"timed_out": T.TIMED_OUT, "stopped": T.CANCELED, "canceled": T.CANCELED}
 FIRST, LONGEST = 1.0, 300.0  # seconds between the first loss and the next attempt, and at most
-TOLD = 20  # losses that a task remembers
+MOST_LOSSES = 20  # losses that a task remembers
 STARTS = 5  # so often in a row an instance of a service may end soon
-SOON = 60.0  # seconds
+EARLY_END = 60.0  # seconds after its start, within which the end of an instance is soon
 LONGEST_DETAIL = 1_000
 
 
@@ -299,7 +299,7 @@ def _lost(task: Task, event: Lost, now: float) -> Task:
         detail = f"lost {len(history)} times, the limit is {event.max_lost}: {told}"[:LONGEST_DETAIL]
         return advance(task, T.FAILED, losses=history, detail=detail, cause=LOST, ended_at=now)
     after = now + pause(len(history))
-    return advance(task, T.WAITING, losses=history[-TOLD:], detail=event.why, not_before=after)
+    return advance(task, T.WAITING, losses=history[-MOST_LOSSES:], detail=event.why, not_before=after)
 
 
 def _ended(task: Task, event: Ended, now: float) -> Task:
@@ -331,7 +331,7 @@ def _final(task: Task, event: Ended, now: float) -> Task:
 
 def _instance(task: Task, event: Ended, now: float) -> Task | None:
     """Return an instance of a service as it waits for its next start; None if it has ended soon too often."""
-    lasted = task.started_at is not None and now - task.started_at >= SOON
+    lasted = task.started_at is not None and now - task.started_at >= EARLY_END
     left = STARTS if lasted else task.retries_left - 1
     if left < 0:
         return None

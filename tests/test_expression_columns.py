@@ -14,7 +14,7 @@ from rainbow.selection.expression.columnar import PRIMITIVES as COLUMN_PRIMITIVE
 from rainbow.selection.expression.columnar import evaluate_columns, read_column
 from rainbow.selection.expression.compiler import compile_expression, evaluate
 from rainbow.selection.expression.scalar import PRIMITIVES
-from rainbow.selection.variables import FEW, Variables
+from rainbow.selection.variables import FEW_CLUSTERS, Variables
 from tests.conftest import examples
 
 names = st.sampled_from(["a", "b", "c", "d"])
@@ -91,7 +91,7 @@ def test_primitives_of_both_kinds_are_the_same() -> None:
 
 # ── whole states: what is known, what is not, and what is of the wrong kind ─────────────────────────────────
 
-CLUSTERS = FEW + 8  # enough for columns
+CLUSTERS = FEW_CLUSTERS + 8  # enough for columns
 ODD = st.sampled_from([0, 0.0, -0.0, "text", "", True, 2**63, -(2**63) - 1, 2**64 + 1, 2**2000, 5e-324, 1e308])
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 STATES = st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers(-3, 3) | FLOATS | ODD), min_size=1, max_size=6)

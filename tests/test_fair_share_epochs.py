@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fair_share import busy_view
 from rainbow.scheduling import FairShare
-from rainbow.scheduling.fair_share.epoch import PATIENCE
+from rainbow.scheduling.fair_share.epoch import MOST_TURNS
 from tests.epoch_checks import Play
 from tests.scenarios import scenario, with_minima
 
@@ -56,7 +56,7 @@ def test_counts_are_fixed_only_after_patience_and_until_a_change():
     play = Play(scenario(BUSY))
     assert list(play.run()) == []
     kept = play.cluster.memory["fair_share"]["trees"]["NP0"]["settling"]
-    assert kept["turns"] >= PATIENCE
+    assert kept["turns"] >= MOST_TURNS
     assert kept["counts"]
     gone = play.cluster.alive()[0]["id"]
     play.cluster.over.add(gone)

@@ -130,7 +130,7 @@ def test_plans_with_arrays_are_those_with_profiles(view, deep, limits, quiet):
         pes = PES if limits else {name: {**pe, "slots": 0} for name, pe in PES.items()}
         asked = replace(view, settings={**view.settings, "max_reservation": 0, "search": "gaps"}, quiet=quiet)
         asked = replace(asked, settings={**asked.settings, "parallel_environments": pes, **deep})
-        patch.setattr(assign, "MANY", 1)
+        patch.setattr(assign, "MANY_WORKERS", 1)
         found = Priority().plan(asked)
         patch.setattr(Assigner, "_arrays", lambda *_: False)
         patch.setattr(Refusals, "cover", lambda *_: False)

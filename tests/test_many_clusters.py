@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rainbow.service import Service
 from rainbow.service.placement import candidates, ledger
-from rainbow.service.placement.candidates import KEPT, StatesRead, revision_of
-from rainbow.service.placement.match_cache import TOLD
+from rainbow.service.placement.candidates import SNAPSHOT_LASTS, StatesRead, revision_of
+from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.store import jobs
 from rainbow.store.schema import record_uses, records
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
@@ -50,9 +50,9 @@ def test_answer_tells_of_the_first_and_the_chosen_and_the_record_of_all(api: Api
     placed = api.good("POST", "/v1/jobs", body, token)
     told = placed["decision"]
     assert placed["cluster"] == NAMES[-1]
-    assert [one["cluster"] for one in told["candidates"]] == [*NAMES[:TOLD], NAMES[-1]]
-    assert (told["more"], told["refusals"]) == ({"candidates": MANY - TOLD - 1, "refusals": 0}, [])
-    assert {*told["selection"]["ranks"]} == {*NAMES[:TOLD], NAMES[-1]}
+    assert [one["cluster"] for one in told["candidates"]] == [*NAMES[:MOST_SHOWN], NAMES[-1]]
+    assert (told["more"], told["refusals"]) == ({"candidates": MANY - MOST_SHOWN - 1, "refusals": 0}, [])
+    assert {*told["selection"]["ranks"]} == {*NAMES[:MOST_SHOWN], NAMES[-1]}
     whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
     assert "more" not in whole
     assert [one["cluster"] for one in whole["candidates"]] == NAMES
@@ -185,7 +185,7 @@ def test_other_rules_are_told_what_the_decision_has_not_read(api: Api, token: st
 
 def test_refusals_beyond_the_first_are_counted_and_kept(api: Api, token: str) -> None:
     told = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), token)
-    assert (len(told["refusals"]), told["more"]) == (TOLD, {"candidates": 0, "refusals": MANY - TOLD})
+    assert (len(told["refusals"]), told["more"]) == (MOST_SHOWN, {"candidates": 0, "refusals": MANY - MOST_SHOWN})
     placed = api.good("POST", "/v1/jobs", jobspec(2), token)
     whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
     assert [one["cluster"] for one in whole["refusals"]] == NAMES[-4:]
@@ -229,7 +229,7 @@ def test_states_that_no_selection_reads_are_kept_as_they_were_a_moment_ago(
 
     assert cost() == MANY
     api.good("PUT", "/v1/clusters/c0/state", {"cost": 1}, clusters[0].secret)
-    clock.now += KEPT + 1
+    clock.now += SNAPSHOT_LASTS + 1
     assert cost() == 1
 
 
@@ -246,7 +246,7 @@ def test_states_of_all_are_not_read_again_because_one_graph_changed(
 def test_graphs_that_change_one_after_the_other_are_those_that_are_matched(
     api: Api, service: Service, clusters: list[Cluster], token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "FEW", 2)  # with others than before, the ledger writes all again
+    monkeypatch.setattr(candidates, "FEW_CANDIDATES", 2)  # with others than before, the ledger writes all again
     for at in (3, 5, 3, 7, 9, 11):
         api.good("PUT", f"/v1/clusters/c{at}/graph", sized(at + 30), clusters[at].secret)
         placed = api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": CHEAPEST}, token)

@@ -1,6 +1,6 @@
 """fair_share over real stores: services keep their number, reservations are whole machines."""
 
-from rainbow.transitions import SOON, STARTS
+from rainbow.transitions import EARLY_END, STARTS
 from tests.growing import FAIR, FIXED, bag, elastic, site, states, there
 
 __all__ = ["there"]  # fixtures
@@ -11,7 +11,7 @@ def test_service_is_kept_at_its_number_of_instances_on_machines_of_their_own(the
     there.settle()
     shown = there.job(web)["tasks"]
     assert len({worker for task in shown for worker in task["placement"]}) == 3
-    clock.now += SOON
+    clock.now += EARLY_END
     there.cluster.say("heartbeat", running=[{"id": i, "attempt": a} for i, a in there.runs])
     for code in (0, 3):
         there.end(sorted(there.runs)[0], code=code)
@@ -39,7 +39,7 @@ def test_instance_that_lasted_may_end_soon_as_often_as_before(there, clock):
     for _ in range(STARTS):
         there.end(*there.runs, code=9)
         there.settle()
-    clock.now += SOON
+    clock.now += EARLY_END
     there.cluster.say("heartbeat", running=[{"id": i, "attempt": a} for i, a in there.runs])
     there.end(*there.runs, code=9)
     there.settle()

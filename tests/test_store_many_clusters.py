@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rainbow.service import Service
 from rainbow.store import cluster_states
-from rainbow.store.cluster_states import FEW
+from rainbow.store.cluster_states import FEW_CLUSTERS
 from tests.conftest import Api, grid, jobspec
 
 
@@ -13,7 +13,7 @@ def test_many_clusters_are_read_as_a_few_are(api: Api, service: Service) -> None
     api.good("PUT", "/v1/clusters/oak/state", {"nodes_free": 2}, oak.secret)
     api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
     own = service.catalogue["oak"].id
-    others = [f"{k:016x}" for k in range(FEW)]
+    others = [f"{k:016x}" for k in range(FEW_CLUSTERS)]
     with service.store.read() as connection:
         few = cluster_states.queues(connection, [own]), cluster_states.booked(connection, [own])
         queues, booked = (of(connection, [own, *others]) for of in (cluster_states.queues, cluster_states.booked))

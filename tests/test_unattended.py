@@ -72,7 +72,7 @@ def test_cluster_whose_jobs_are_pulled_needs_no_agent(api: Api, three: list[Clus
 def test_of_many_candidates_the_agents_are_looked_for_once_a_second(
     api: Api, clock: Clock, three: list[Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "FEW", 2)
+    monkeypatch.setattr(candidates, "FEW_CANDIDATES", 2)
     submit(api, three, RANDOM)
     three[2].say("heartbeat", running=[])
     clock.now += candidates.NOTED

@@ -194,7 +194,7 @@ _FREE: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
-EVERY = 15.0  # seconds
+SURVEY_INTERVAL = 15.0  # seconds
 WHOLE = frozenset({409, 412, 422})  # how the server refuses changes of a graph that is not as we believe
 
 
@@ -208,7 +208,7 @@ class Watch:
         look: Callable[[], Survey],
         see: Callable[[tuple[str, ...]], None],
         say: Callable[[str], None],
-        every: float = EVERY,
+        every: float = SURVEY_INTERVAL,
     ) -> None:
         self._client, self._cluster, self._look, self._see, self._say = client, cluster, look, see, say
         self._every = every

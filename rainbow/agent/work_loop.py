@@ -64,11 +64,11 @@ def end(executor: Executor, run: RunId, told: Mapping[str, Any]) -> None:
 
 STOP, KEEP = "stop", "keep"  # what becomes of tasks when the server has not answered for a lease
 OVER = "its agent had no word from the server for a lease"
-WAIT = 20.0  # seconds the server may let us wait for work
+POLL_TIMEOUT = 20.0  # seconds the server may let us wait for work
 TICK = 0.05  # seconds between two looks at what runs
 IDLE_TICK = 0.5  # and when nothing runs
 FULL_BEAT = 5.0  # seconds: an agent that is full does not receive, and hears of stops by its heartbeat alone
-AGAIN = 0.5  # seconds to let pass when the server only repeats itself
+REPEAT_PAUSE = 0.5  # seconds to let pass when the server only repeats itself
 LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
 OFFERS = 256  # in one answer: what is offered is accepted in one message
 EVENTS = 256  # in one message
@@ -90,7 +90,7 @@ class Agent:
         *,
         max_tasks: int = MAX_TASKS,
         workers: Sequence[str] | None = None,
-        wait: float = WAIT,
+        wait: float = POLL_TIMEOUT,
         say: Callable[[str], None] = print,
         on_lost_server: str = STOP,
         processes_per_core: int = PROCESSES,
@@ -255,7 +255,7 @@ class Agent:
         if not self._told_to_stop:
             self._journal.keep(fresh)
         if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "withdraw", "tasks")):
-            self._ears.rest(AGAIN)
+            self._ears.rest(REPEAT_PAUSE)
 
     def _not_received(self, problem: Problem) -> None:
         self._say(f"server refused to hand out tasks: {problem}")

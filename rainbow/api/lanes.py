@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rainbow.errors import TryLater
 
 T = TypeVar("T")
-MOST = 1_000  # requests of a lane that are under way or wait for a thread
+MOST_REQUESTS = 1_000  # requests of a lane that are under way or wait for a thread
 MOST_OF_AGENTS = 10_000  # a restart of the server has all of them ask at once
 AGENTS = re.compile(r"/v1/clusters/[^/]+/(receive|accept|events|heartbeat)")
 ADMIN = re.compile(r"/(readyz|metrics|openapi\.json|v1/(tokens|config)\b.*)?")
@@ -28,7 +28,7 @@ SUBMITS = re.compile(r"/v1/(jobs|match)(:.*)?")
 class Lane:
     """Some threads. Its methods are called by the event loop's thread alone."""
 
-    def __init__(self, name: str, threads: int, most: int = MOST) -> None:
+    def __init__(self, name: str, threads: int, most: int = MOST_REQUESTS) -> None:
         self._most = most
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._share = max(1, threads // 2)

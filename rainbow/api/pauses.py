@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WAITED = "rainbow.waited"  # seconds this request has waited so far; 0 the first time that the view is asked
 PAUSE = "rainbow.pause"  # what it waits for next
 AGENT = "rainbow.agent"  # (cluster id, agent) whose lease begins again when it asks this
-MOST = 20_000  # polls that are remembered
+MOST_POLLS = 20_000  # polls that are remembered
 A = TypeVar("A")
 
 
@@ -77,7 +77,7 @@ class Polls(Generic[A]):
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._known: LruCache[Any, Poll[A]] = LruCache(MOST)
+        self._known: LruCache[Any, Poll[A]] = LruCache(MOST_POLLS)
 
     def keep(self, asked: Any, environ: Mapping[str, Any], answer: A, now: float) -> None:
         """Remember a question and its answer, if it was an agent's and the view waits for something."""

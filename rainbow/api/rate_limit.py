@@ -20,7 +20,7 @@ from rainbow.errors import TooMany
 from rainbow.service.core.counters import count
 from rainbow.store.credentials import digest
 
-MOST = 10_000  # callers remembered
+MOST_CALLERS = 10_000  # callers remembered
 FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})
 log = structlog.get_logger("rainbow.requests")
 
@@ -42,7 +42,7 @@ class Buckets:
         with self._lock:
             left, then = self._left.get(caller, (float(burst), now))
             left = min(float(burst), left + (now - then) * rate)
-            if len(self._left) >= MOST and caller not in self._left:
+            if len(self._left) >= MOST_CALLERS and caller not in self._left:
                 self._left.clear()
             self._left[caller] = (left - 1 if left >= 1 else left, now)
         return 0.0 if left >= 1 else (1 - left) / rate

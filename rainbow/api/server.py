@@ -141,7 +141,7 @@ FREED = 10.0  # seconds to wait for an address that is in use
 GRACE = 20  # seconds that running requests get when the server stops
 TURN = 0.0005  # seconds that a thread computes before another has its turn, where Python would take ten times that
 QUEUE = 4_096  # connections that the kernel holds until they are accepted
-AT_ONCE = 128  # of them, accepted before something else has its turn
+BACKLOG = 128  # of them, accepted before something else has its turn
 OWN_FILES = 512  # descriptors kept for the store, threads and programs
 log = structlog.get_logger("rainbow.server")
 
@@ -292,7 +292,7 @@ def _configured(service: Service, front: Front) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=AT_ONCE,
+        backlog=BACKLOG,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE,
     )

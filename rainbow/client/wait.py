@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rainbow.client.transport import Calls
 
 
-PATIENCE = 600.0  # seconds without any answer
+SILENCE_LIMIT = 600.0  # seconds without any answer
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 PASSING = frozenset({429, 502, 503, 504})  # of ours, and of a proxy whose server is away
@@ -26,7 +26,7 @@ PASSING = frozenset({429, 502, 503, 504})  # of ours, and of a proxy whose serve
 class Outage:
     """One server's absences, each from the first call that failed to the first that did not.
 
-    `until`: when the caller stops waiting, by the calls' clock; else each may last PATIENCE seconds.
+    `until`: when the caller stops waiting, by the calls' clock; else each may last SILENCE_LIMIT seconds.
     """
 
     def __init__(self, calls: Calls, until: float | None = None) -> None:
@@ -45,7 +45,7 @@ class Outage:
             raise fault
         now = self._calls.clock()
         self._since = now if self._since is None else self._since
-        left = (self._since + PATIENCE if self._until is None else self._until) - now
+        left = (self._since + SILENCE_LIMIT if self._until is None else self._until) - now
         if left <= 0:
             _give_up(fault, now - self._since, advice)
         asked = getattr(fault, "retry_after", None) or 0.0

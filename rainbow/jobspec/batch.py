@@ -17,7 +17,7 @@ from typing import Any
 from rainbow.errors import JobspecError
 from rainbow.jobspec.request import Array, Numbers, Request, TaskSpec
 
-MOST = 1_000_000  # elements
+MOST_ELEMENTS = 1_000_000  # elements
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _AT_ONCE = re.compile(r"(.*?)(?:%([0-9]{1,9}))?", re.DOTALL | re.ASCII)
 INDEX = "{index}"
@@ -37,8 +37,10 @@ def read_array(value: Any, pointer: str) -> Array:
         told = 'an array reads "0-15", "1,3,5-7" or "0-15:4", with %N for N at once'
         raise JobspecError(f"{told}, got {value!r:.60}", pointer=pointer)
     ids = [span for span in spans if span is not None]
-    if sum(map(len, ids)) > MOST:
-        raise JobspecError(f"an array of {sum(map(len, ids))} elements, the limit is {MOST}", pointer=pointer)
+    if sum(map(len, ids)) > MOST_ELEMENTS:
+        raise JobspecError(
+            f"an array of {sum(map(len, ids))} elements, the limit is {MOST_ELEMENTS}", pointer=pointer
+        )
     unique = sorted({one for span in ids for one in span})
     whole = sum(map(len, ids)) == len(unique) and all(a[-1] < b[0] for a, b in pairwise(ids))
     return Array(Numbers(tuple(ids) if whole else tuple(_spans(unique))), int(found[2] or 0))

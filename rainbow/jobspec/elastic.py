@@ -23,7 +23,7 @@ from typing import Any
 from rainbow.errors import JobspecError
 from rainbow.jobspec.request import Count, Elastic, Request, Resource, TaskSpec
 
-MOST = 2**31 - 1
+MOST_TASKS = 2**31 - 1
 KEYS = {"min", "max", "threads"}
 
 
@@ -52,8 +52,8 @@ def wanted(request: Request, system: Mapping[str, Any], at: str) -> Wanted | Non
     if not isinstance(given, Mapping) or not set(given) <= KEYS:
         raise JobspecError("elastic is true, or a mapping of min, max and threads", pointer=at)
     for key, number in given.items():
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST:
-            raise JobspecError(f"{key} is a whole number from 1 to {MOST}", pointer=f"{at}/{key}")
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_TASKS:
+            raise JobspecError(f"{key} is a whole number from 1 to {MOST_TASKS}", pointer=f"{at}/{key}")
     least, most = (sum(_slots(tree, which) for tree in request.resources) for which in (_least, _most))
     return Wanted(given, least if least < most else 0, at)
 
@@ -88,7 +88,7 @@ def _least(count: Count) -> int:
 
 
 def _most(count: Count) -> int:
-    return MOST if count.max is None else count.max
+    return MOST_TASKS if count.max is None else count.max
 
 
 ONE = Count(1, 1)

@@ -15,7 +15,7 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec.request import Count, Numbers, Resource
 from rainbow.text import shortened
 
-MOST = 2**53
+MOST_COUNT = 2**53
 MOST_LISTED = 10_000  # numbers in one count
 _KEYS = ("min", "max", "operator", "operand")
 _NUMBER = r"([1-9][0-9]{0,15})"
@@ -43,18 +43,18 @@ def _shown(value: Any) -> str:
 
 
 def _checked(count: Count, pointer: str) -> Count:
-    if not 1 <= count.min <= MOST:
-        raise JobspecError(f"count must be between 1 and {MOST}, got {count.min}", pointer=pointer)
+    if not 1 <= count.min <= MOST_COUNT:
+        raise JobspecError(f"count must be between 1 and {MOST_COUNT}, got {count.min}", pointer=pointer)
     if count.max is not None and count.max < count.min:
         raise JobspecError(f"the count's max {count.max} is below its min {count.min}", pointer=pointer)
-    if count.max is not None and count.max > MOST:
-        raise JobspecError(f"count must be between 1 and {MOST}, got {count.max}", pointer=pointer)
+    if count.max is not None and count.max > MOST_COUNT:
+        raise JobspecError(f"count must be between 1 and {MOST_COUNT}, got {count.max}", pointer=pointer)
     least = {"+": 1, "*": 2, "^": 2}.get(count.operator)
     if least is None:
         raise JobspecError(
             f"a count's operator is +, * or ^, not {count.operator[:9]}", pointer=f"{pointer}/operator"
         )
-    if not least <= count.operand <= MOST or (count.operator == "^" and count.min < 2):
+    if not least <= count.operand <= MOST_COUNT or (count.operator == "^" and count.min < 2):
         raise JobspecError(f"count does not grow with {count.operator}{count.operand}", pointer=f"{pointer}/operand")
     return count
 
@@ -78,7 +78,7 @@ def _listed(text: str, pointer: str) -> Count:
         if not found:
             raise _malformed(text, pointer)
         low, high = int(found[1]), int(found[2] or found[1])
-        if high < low or high > MOST or (spans and low < spans[-1].stop):
+        if high < low or high > MOST_COUNT or (spans and low < spans[-1].stop):
             raise JobspecError(
                 f"numbers in a count list must ascend (RFC 22): {part} is out of order", pointer=pointer
             )

@@ -285,7 +285,7 @@ def _put(groups: dict[Key, Ranked[Item]], key: Key, item: Item, sign: int) -> No
 
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
-FEW = 64  # changes that are searched for one by one; more are sorted in at once
+FEW_CHANGES = 64  # changes that are searched for one by one; more are sorted in at once
 
 
 class Ranked(Generic[Item]):
@@ -324,7 +324,7 @@ class Ranked(Generic[Item]):
 
     def items(self) -> list[Item]:
         """Return all in order. The list is this object's own: it is read, never changed."""
-        if len(self._new) + len(self._gone) > FEW:
+        if len(self._new) + len(self._gone) > FEW_CHANGES:
             self._items = sorted([one for one in self._items if one not in self._gone] + list(self._new))
         else:
             for one in self._gone:

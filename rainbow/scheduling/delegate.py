@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rainbow.scheduling.interface import Plan, Start, Traits, View, Wait
-from rainbow.scheduling.settings_schema import MOST, integer, number, one_of, record
+from rainbow.scheduling.settings_schema import LARGEST_NUMBER, integer, number, one_of, record
 from rainbow.text import some
 
 ON_STUCK = ("withdraw", "hold", "cancel")
 _SETTINGS = record(
     {
         "max_handed_over": (1_000, integer(1)),
-        "stuck_after": (60.0, number(0, MOST)),  # seconds that a job may wait for what never comes
+        "stuck_after": (60.0, number(0, LARGEST_NUMBER)),  # seconds that a job may wait for what never comes
         "on_stuck": ("withdraw", one_of(*ON_STUCK)),  # what becomes of it then: withdraw: it moves if it can
     },
     owner="delegate",

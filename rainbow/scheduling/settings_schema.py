@@ -14,7 +14,7 @@ from rainbow.errors import JobspecError, PolicyError
 from rainbow.jobspec.yaml_reader import Limits, Positions, load, step
 from rainbow.regex import RegexError, compile_regex
 
-MOST = 2**53
+LARGEST_NUMBER = 2**53
 UNSET: Any = object()  # the default of what is left out where it is not given
 Check = Callable[[Any, str], Any]
 Mapped = Callable[[Any, str], dict[str, Any]]
@@ -37,22 +37,24 @@ def at(pointer: str, key: Any) -> str:
     return f"{pointer}/{step(key)}"
 
 
-def number(least: float = 0.0, most: float = MOST) -> Check:
+def number(least: float = 0.0, most: float = LARGEST_NUMBER) -> Check:
     """A finite number between two bounds."""
-    wanted = f"a number >= {least:g}" if most == MOST else f"a number from {least:g} to {most:g}"
+    wanted = f"a number >= {least:g}" if most == LARGEST_NUMBER else f"a number from {least:g} to {most:g}"
 
     def check(value: Any, pointer: str) -> float:
         real = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not real or not (abs(value) <= MOST and math.isfinite(value)) or not least <= value <= most:
+        if not real or not (abs(value) <= LARGEST_NUMBER and math.isfinite(value)) or not least <= value <= most:
             raise fail(wanted, pointer, value)
         return value  # type: ignore[no-any-return]  # a whole number stays one, and is shown as one
 
     return check
 
 
-def integer(least: int = 0, most: int = MOST, hint: str = "") -> Check:
+def integer(least: int = 0, most: int = LARGEST_NUMBER, hint: str = "") -> Check:
     """A whole number between two bounds."""
-    wanted = (f"a whole number >= {least}" if most == MOST else f"a whole number from {least} to {most}") + hint
+    wanted = (
+        f"a whole number >= {least}" if most == LARGEST_NUMBER else f"a whole number from {least} to {most}"
+    ) + hint
 
     def check(value: Any, pointer: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -44,7 +44,7 @@ ACCOUNT = ("account.factor", "account.used", "account.left")
 OURS = ("matched.", "queue.", "state.", "eta.", "account.")  # what no job may set
 MISSING = object()
 _NOTHING: Mapping[str, Scalar] = {}
-FEW = 24  # up to here single evaluation is faster than columns
+FEW_CLUSTERS = 24  # up to here single evaluation is faster than columns
 
 Values = Sequence[Any]
 
@@ -160,7 +160,7 @@ class Variables:
         if (computed := self._computed.get(expression.text)) is not None:  # by a calc, nothing to evaluate
             values = dict(zip(rows, map(computed.__getitem__, rows), strict=True))
             alone = [row for row in rows if values[row] is MISSING] if MISSING in computed else ()
-        elif len(rows) > FEW and (found := evaluate_columns(expression, self._column(rows), len(rows))):
+        elif len(rows) > FEW_CLUSTERS and (found := evaluate_columns(expression, self._column(rows), len(rows))):
             values = dict(zip(rows, found[0], strict=True))
             alone = [rows[at] for at in found[1]]
         faults: dict[int, Fault] = {}

@@ -20,12 +20,14 @@ from rainbow.store import clusters
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import jobs, states, tasks
 
-FEW = 32  # clusters that a statement names one by one; more are one parameter, which costs nothing to compile
+FEW_CLUSTERS = (
+    32  # clusters that a statement names one by one; more are one parameter, which costs nothing to compile
+)
 
 
 def _among(connection: sa.Connection, column: sa.Column[str], ids: Collection[str]) -> sa.ColumnElement[bool]:
     """Return whether a column is one of some clusters."""
-    if len(ids) <= FEW:
+    if len(ids) <= FEW_CLUSTERS:
         return column.in_(ids)
     listed = sa.bindparam(None, json.dumps(list(ids)), sa.Text)
     if connection.dialect.name == "postgresql":

@@ -103,8 +103,8 @@ def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, L
     wanted, found = sorted(cluster_ids), dict[str, Live]()
     sums = sa.func.count(), sa.func.sum(jobs.c.nodes), sa.func.min(jobs.c.submitted_at)
     query = sa.select(jobs.c.cluster_id, jobs.c.state, *sums).where(jobs.c.state.in_(LIVE))
-    for k in range(0, len(wanted), FEW):
-        own = query.where(jobs.c.cluster_id.in_(wanted[k : k + FEW])).group_by(jobs.c.cluster_id, jobs.c.state)
+    for k in range(0, len(wanted), FEW_NAMES):
+        own = query.where(jobs.c.cluster_id.in_(wanted[k : k + FEW_NAMES])).group_by(jobs.c.cluster_id, jobs.c.state)
         for cluster_id, state, many, nodes, oldest in connection.execute(own):
             before = found.get(cluster_id, Live())
             if state == JobState.RUNNING:
@@ -116,7 +116,7 @@ def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, L
 
 # ── lengths and forecasts ──
 
-FEW = 500  # names in one statement
+FEW_NAMES = 500  # names in one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ def everywhere(connection: sa.Connection, keys: Iterable[Key]) -> dict[str, dict
 
 def _found(connection: sa.Connection, names: Collection[str], *which: sa.ColumnElement[bool]) -> list[Any]:
     listed, rows = sorted(names), list[Any]()
-    for first in range(0, len(listed), FEW):
-        query = sa.select(lengths).where(lengths.c.key.in_(listed[first : first + FEW]), *which)
+    for first in range(0, len(listed), FEW_NAMES):
+        query = sa.select(lengths).where(lengths.c.key.in_(listed[first : first + FEW_NAMES]), *which)
         rows += connection.execute(query)
     return rows
 
@@ -275,8 +275,8 @@ def starts(connection: sa.Connection, jobs_: Collection[str]) -> dict[str, float
     """Return {job: when its first task was started} of those that have started."""
     found: dict[str, float] = {}
     listed = sorted(jobs_)
-    for first in range(0, len(listed), FEW):
-        own = (tasks.c.job.in_(listed[first : first + FEW]), tasks.c.assigned_at.is_not(None))
+    for first in range(0, len(listed), FEW_NAMES):
+        own = (tasks.c.job.in_(listed[first : first + FEW_NAMES]), tasks.c.assigned_at.is_not(None))
         query = sa.select(tasks.c.job, sa.func.min(tasks.c.assigned_at)).where(*own).group_by(tasks.c.job)
         found |= {row[0]: row[1] for row in connection.execute(query)}
     return found
@@ -300,8 +300,10 @@ def put_etas(
 def _ids(connection: sa.Connection, column: sa.Column[str], named: Sequence[str]) -> set[str]:
     """Return which of some ids a column has."""
     found: set[str] = set()
-    for first in range(0, len(named), FEW):
-        found |= set(connection.execute(sa.select(column).where(column.in_(named[first : first + FEW]))).scalars())
+    for first in range(0, len(named), FEW_NAMES):
+        found |= set(
+            connection.execute(sa.select(column).where(column.in_(named[first : first + FEW_NAMES]))).scalars()
+        )
     return found
 
 
@@ -314,4 +316,4 @@ def eta_of(connection: sa.Connection, job: str) -> tuple[Mapping[str, Any], Mapp
 def forget_etas(connection: sa.Connection, gone: Collection[str]) -> None:
     """Forget the forecasts of jobs that will not start here."""
     if gone:
-        connection.execute(job_etas.delete().where(job_etas.c.job.in_(sorted(gone)[:FEW])))
+        connection.execute(job_etas.delete().where(job_etas.c.job.in_(sorted(gone)[:FEW_NAMES])))

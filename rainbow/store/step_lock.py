@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rainbow.store.engine import Store
 
 
-PATIENCE = 30.0  # seconds that a thread waits for the turn of another
+TURN_TIMEOUT = 30.0  # seconds that a thread waits for the turn of another
 PAUSED = 30  # seconds
 
 
@@ -60,7 +60,7 @@ class StepLocks:
     def of(self, cluster_id: str) -> Iterator[Turn | None]:
         """Give the turn of a cluster, None while another process has it, or another thread for long."""
         lock = self._locks.setdefault(cluster_id, threading.Lock())
-        if not lock.acquire(timeout=PATIENCE):
+        if not lock.acquire(timeout=TURN_TIMEOUT):
             yield None
             return
         try:

@@ -33,7 +33,7 @@ PHASES: Mapping[str, Phase] = {
 }
 CLASSES = {"DEPEND": "dependency", "PRIORITY": "turn", "SCHED": "room"}  # of what has no reason of its own
 NEVER_RAN = -128  # the code of a job that was canceled before it began
-MOST = 1_000_000  # nodes
+MOST_NODES = 1_000_000  # nodes
 
 
 class Flux:
@@ -101,7 +101,7 @@ class Flux:
         """Ask for all nodes."""
 
         def read(said: str) -> list[str]:
-            return sorted({host for line in said.split() for host in expand_hosts(line, MOST) or [line]})
+            return sorted({host for line in said.split() for host in expand_hosts(line, MOST_NODES) or [line]})
 
         return Question(("flux", "resource", "list", "-n", "-s", "all", "-o", "{nodelist}"), read)
 

@@ -3,9 +3,9 @@
 An agent that restarts asks its keeper which runs still execute and how the others ended. The keeper listens on a
 socket in the agent's folder and answers each JSON line with another, except `start`, so that many starts need no
 round trip; a start that fails is reported as an end. Every run has its own warden (warden.py), which outlives the
-keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it. After PATIENCE
-seconds without a call, and with the agent's lease expired, the keeper ends all runs and itself: by then the server
-has given the tasks to other workers.
+keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it. Without a call
+for a lease, and with the agent's own lease expired, the keeper ends all runs and itself: by then the server has given
+the tasks to other workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rainbow.agent.executors.local import MARK, sweep
 from rainbow.agent.executors.run import Ended, Result, RunId, end_to_json, run_from_json
 from rainbow.agent.executors.wards import Wards
 
-PATIENCE = 60.0  # seconds: a server's lease unless it is configured
+USUAL_LEASE = 60.0  # seconds: a server's lease unless it is configured
 TICK = 0.5  # seconds between two looks at the wardens that another keeper has started
 SLOW = 30.0  # seconds to take one message
 CLOSES = 15.0  # seconds for all runs to end
@@ -49,7 +49,7 @@ def address(folder: Path) -> str:
 class Keeper:
     """Serves one agent at a time; who comes later takes the place of who came before."""
 
-    def __init__(self, folder: Path, patience: float = PATIENCE, *, apart: bool = False) -> None:
+    def __init__(self, folder: Path, patience: float = USUAL_LEASE, *, apart: bool = False) -> None:
         self._folder = folder
         self._patience = patience
         self._apart = apart
@@ -262,7 +262,7 @@ def _drain(pipe: int) -> bytes:
     return b""
 
 
-def main(folder: str, patience: str = str(PATIENCE), how: str = "") -> None:
+def main(folder: str, patience: str = str(USUAL_LEASE), how: str = "") -> None:
     """Be the keeper of a folder, unless it has one."""
     place = Path(folder)
     lock = os.open(place / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)

@@ -19,7 +19,7 @@ from typing import Any
 from rainbow.agent import bare
 from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import Executor
-from rainbow.agent.executors.keeper import APART, PATIENCE, SLOW, address
+from rainbow.agent.executors.keeper import APART, SLOW, USUAL_LEASE, address
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.process import files_of, read_end
 from rainbow.agent.executors.run import Ended, Result, Run, RunId, Written, end_from_json, run_to_json
@@ -35,7 +35,7 @@ class SupervisedExecutor:
     """Runs tasks through the keeper of a folder, which is started where there is none."""
 
     def __init__(
-        self, environment: Mapping[str, str], folder: Path, patience: float = PATIENCE, *, apart: bool = False
+        self, environment: Mapping[str, str], folder: Path, patience: float = USUAL_LEASE, *, apart: bool = False
     ) -> None:
         self._how = APART if apart else ""
         self._environment = dict(environment)

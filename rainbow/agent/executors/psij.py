@@ -33,7 +33,7 @@ from rainbow.agent.executors.shared_folder import SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm import status
 
 POLL = 1  # seconds between two questions to the resource manager; PSI/J's own default shows a state after 32
-PATIENCE = 3_600  # questions in a row that it may leave unanswered before PSI/J calls all jobs failed
+MOST_UNANSWERED = 3_600  # questions in a row that it may leave unanswered before PSI/J calls all jobs failed
 LOOK = 0.2  # seconds between two looks into the folder
 ALLOWANCE = 60.0  # seconds the resource manager gives a run more than its limit, which is held on the node
 LATE = 10.0  # seconds after its job's end that a run's own word may take through a shared file system
@@ -79,7 +79,7 @@ class BatchExecutor:
             work_directory=place / "psij",
             queue_polling_interval=POLL,
             initial_queue_polling_delay=POLL,
-            queue_polling_error_threshold=PATIENCE,
+            queue_polling_error_threshold=MOST_UNANSWERED,
         )
         self._psij = psij.JobExecutor.get_instance(self._name, config=config)
         commands = {**for_managers(os.environ), **NOTHING_ALONG.get(self._name, {})}

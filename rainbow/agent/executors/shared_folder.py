@@ -50,7 +50,7 @@ from rainbow.agent.executors.run import (
 from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
 Given = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
-MOST = 100_000  # cores of a node, nodes of a job
+MOST_LISTED = 100_000  # cores of a node, nodes of a job
 ROOMS = ("runs", "begun", "lists", "marks", "natives", "claims", "outputs", "given", "stops", "holds", "ends")
 
 
@@ -317,9 +317,9 @@ def given_in(text: str) -> Given:
     found: Given = {}
     threads = int(said[1]) if (said := _THREADS.search(text)) else 1
     for nodes, cpus, gres in _ON_NODES.findall(text):
-        cores = sorted({cpu // threads for cpu in expand_ids(cpus, MOST) or ()})
-        gpus = [gpu for ids in _GPUS.findall(gres) for gpu in expand_ids(ids, MOST) or ()]
-        for node in expand_hosts(nodes, MOST) or ():
+        cores = sorted({cpu // threads for cpu in expand_ids(cpus, MOST_LISTED) or ()})
+        gpus = [gpu for ids in _GPUS.findall(gres) for gpu in expand_ids(ids, MOST_LISTED) or ()]
+        for node in expand_hosts(nodes, MOST_LISTED) or ():
             found[node] = {"core": cores, **({"gpu": gpus} if gpus else {})}
     return found
 

@@ -41,8 +41,8 @@ def listing_nodes() -> Any:
 def summary() -> Any:
     """Count what all clusters have; name those that need their operator first, and why."""
     text = request.args.get("top", "40")
-    if not text.isdecimal() or int(text[:9]) > forecasts.MOST:
-        raise RequestError(f"top must be between 0 and {forecasts.MOST}", pointer="/top")
+    if not text.isdecimal() or int(text[:9]) > forecasts.MOST_JOBS:
+        raise RequestError(f"top must be between 0 and {forecasts.MOST_JOBS}", pointer="/top")
     return jsonify(fleet.written(fleet.summary(service(), who(), int(text))))
 
 
@@ -334,8 +334,8 @@ def forecast(name: str) -> Any:
     `jobs` (`start`, `end`, `low`, `high`, `how`, `text`), and `room`, what is left free.
     """
     asking, text = who(), request.args.get("limit", "100")
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= forecasts.MOST:
-        raise RequestError(f"limit must be between 1 and {forecasts.MOST}", pointer="/limit")
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= forecasts.MOST_JOBS:
+        raise RequestError(f"limit must be between 1 and {forecasts.MOST_JOBS}", pointer="/limit")
     return jsonify(forecasts.of_cluster(service(), asking, name, int(text), request.args.get("after")))
 
 

@@ -295,7 +295,7 @@ def _must_be_there(there: bool, word: str) -> None:
         raise click.UsageError(f"file {word!r} not found; to submit a command, put it after --")
 
 
-TOLD = 5  # keys
+MOST_KEYS = 5  # keys
 
 
 def check(jobspec: str | dict[str, Any], of: str = "") -> None:
@@ -307,9 +307,9 @@ def check_read(request: Request, of: str = "") -> None:
     """Refuse a jobspec, read already, with keys that are not."""
     unread = [warning for warning in request.warnings if warning.startswith(UNREAD)]
     if unread:
-        more = [f"and {len(unread) - TOLD} more"] if len(unread) > TOLD else []
+        more = [f"and {len(unread) - MOST_KEYS} more"] if len(unread) > MOST_KEYS else []
         pointer = unread[0].removeprefix(UNREAD).partition(IGNORED)[0]
-        raise JobspecError(f"{of and f'{of}: '}{', '.join([*unread[:TOLD], *more])}", pointer=pointer)
+        raise JobspecError(f"{of and f'{of}: '}{', '.join([*unread[:MOST_KEYS], *more])}", pointer=pointer)
 
 
 def check_files(paths: Iterable[Path]) -> None:

@@ -17,8 +17,8 @@ from rainbow.graph.sources.node_list import Node, Part
 from rainbow.graph.sources.slurm_topology import conf_lines
 from rainbow.jobspec.hostlist import expand_ids
 
-EVERY = ""  # the host of lines without NodeName
-_MOST = 4096  # devices and cores of one node
+EVERY_HOST = ""  # the host of lines without NodeName
+_MOST_DEVICES = 4096  # devices and cores of one node
 
 
 class Device(NamedTuple):
@@ -40,7 +40,7 @@ def read_gres(text: str, limits: Limits = LIMITS) -> Devices:
         if fields.get("name", "").lower() != "gpu":
             continue
         try:
-            hosts = host_list(fields["nodename"], "", limits) if "nodename" in fields else [EVERY]
+            hosts = host_list(fields["nodename"], "", limits) if "nodename" in fields else [EVERY_HOST]
             devices = list(_devices(fields, limits))
         except InputError as fault:
             fault.pointer, fault.line, fault.column = None, line, 1
@@ -54,19 +54,19 @@ def read_gres(text: str, limits: Limits = LIMITS) -> Devices:
 
 def _devices(fields: Mapping[str, str], limits: Limits) -> Iterator[Device]:
     cores = fields.get("cores", fields.get("cpus", ""))
-    if cores and expand_ids(cores, _MOST) is None:
+    if cores and expand_ids(cores, _MOST_DEVICES) is None:
         raise GraphError('Cores must read like "0-15,32"')
     files = host_list(fields["file"], "", limits) if fields.get("file") else []
     count = fields.get("count", "1")
-    if not files and not (count.isascii() and count.isdigit() and int(count[:9]) <= _MOST):
-        raise GraphError(f"Count must be an integer from 0 to {_MOST}")
+    if not files and not (count.isascii() and count.isdigit() and int(count[:9]) <= _MOST_DEVICES):
+        raise GraphError(f"Count must be an integer from 0 to {_MOST_DEVICES}")
     for file in files or [""] * int(count):
         yield Device(fields.get("type", ""), file, cores)
 
 
 def near_their_cores(nodes: Sequence[Node], devices: Devices) -> list[Node]:
     """Put the GPUs of each node below the socket of their cores, and say their cores and files."""
-    return [_arranged(node, [*devices.get(EVERY, ()), *devices.get(node.name, ())]) for node in nodes]
+    return [_arranged(node, [*devices.get(EVERY_HOST, ()), *devices.get(node.name, ())]) for node in nodes]
 
 
 def _arranged(node: Node, devices: list[Device]) -> Node:
@@ -105,5 +105,5 @@ def _socket(cores: str, sizes: Mapping[int, int]) -> int | None:
     each = set(sizes.values())
     if not cores or len(each) != 1 or not (size := each.pop()):
         return None
-    found = {core // size for core in expand_ids(cores, _MOST) or ()}
+    found = {core // size for core in expand_ids(cores, _MOST_DEVICES) or ()}
     return found.pop() if len(found) == 1 and found <= sizes.keys() else None

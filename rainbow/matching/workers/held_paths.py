@@ -29,7 +29,7 @@ Amounts = dict[tuple[int, bool], int]  # {(position, whole): base units}
 BOUND = ("core", "gpu")  # what tasks are bound to
 _MEANT = re.compile(r"[\s%/:\[\],~#]")
 _COMMA = re.compile(r",(?![^\[]*\])")
-_MOST = 1_000_000  # vertices in one folded path
+_MOST_VERTICES = 1_000_000  # vertices in one folded path
 
 
 def _named(name: str) -> str:
@@ -99,7 +99,7 @@ def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
             pools = [-1 - k for k in range(len(stand.pools)) if _pool(stand.pools, k) == name[1:]]
             found |= {(i, False): units or 0 for i in pools}
             continue
-        for each in expand_hosts(name, _MOST) or [name]:
+        for each in expand_hosts(name, _MOST_VERTICES) or [name]:
             i = places.get(each)
             if i is not None and (units is None or units <= stand.layout.amount(i)):
                 whole = units is None and (not i or not stand.layout.is_leaf(i))
@@ -132,7 +132,7 @@ def meet(one: Sequence[str], other: Sequence[str]) -> bool:
     [True, True, True, False]
     """
     first, second = (
-        {name for path in paths for name in expand_hosts(path.partition(":")[0], _MOST) or [path]}
+        {name for path in paths for name in expand_hosts(path.partition(":")[0], _MOST_VERTICES) or [path]}
         for paths in (one, other)
     )
     return any(above in second for name in first for above in _above(name)) or any(
@@ -155,7 +155,7 @@ def at_numbers(cluster: Cluster, numbers: Mapping[str, Mapping[str, str]]) -> di
         layout, held = workers.stands[number].layout, Amounts()
         for type_ in BOUND:
             there = layout.by_type.get(type_, ())
-            for k in expand_ids(numbers[name].get(type_, ""), _MOST) or ():
+            for k in expand_ids(numbers[name].get(type_, ""), _MOST_VERTICES) or ():
                 if k < len(there) and layout.single(type_):
                     held[there[k], not layout.is_leaf(there[k])] = layout.amount(there[k])
         found[name] = written(workers, number, held)

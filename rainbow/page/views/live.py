@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
 
 TOGETHER = 2.0  # seconds of news that are told together
-FEW = 20  # streams that are told at this pace; more together are told as often as these
+STREAMS_AT_PACE = 20  # streams that are told at this pace; more together are told as often as these
 ALIVE = 15.0  # seconds after which a stream says that it is still there
 OF_SESSION = 8  # streams of one session, as of tabs that cannot agree on one
 MOST_NAMED = 100  # clusters; more are told as all
@@ -69,7 +69,7 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
         who, seen = found.caller, pause.versions[ALL]
         if changed:
             yield f"event: changed\ndata: {json.dumps(changed)}\n\n"
-            yield Pause({}, TOGETHER * max(1.0, held("page") / FEW))
+            yield Pause({}, TOGETHER * max(1.0, held("page") / STREAMS_AT_PACE))
             continue
         yield pause
         if not here.news.is_over(pause):

@@ -4,7 +4,7 @@ Trees have nothing in common but the users and what these may hold that cannot b
 between jobs, counts are fixed until something changes. The reason: how much a job is counted depends on how much it
 holds, through doubling and prediction, and what it holds on what it is counted: such a rule may go round in circles.
 So it is remembered in how many epochs some job grew again that had lost shares since the last change from outside: of
-the jobs and what they could use, of the machines, of the settings. After PATIENCE of them all jobs are counted once
+the jobs and what they could use, of the machines, of the settings. After MOST_TURNS of them all jobs are counted once
 as if nobody had to double, and until the next change no job may want more than that. These counts fit together, so
 each job grows towards its own whatever the others do, and all rest.
 """
@@ -91,7 +91,7 @@ def set_cap(job: Job, classic: bool, unhurried: bool = False) -> None:
     job.wanted = min(job.cap, most)
 
 
-PATIENCE = 2
+MOST_TURNS = 2  # turns of the shares back to what they were, before the counts are fixed
 
 
 class Stability:
@@ -107,7 +107,7 @@ class Stability:
     @property
     def due(self) -> bool:
         """Whether counts must be fixed now."""
-        return self.turns >= PATIENCE and not self.counts
+        return self.turns >= MOST_TURNS and not self.counts
 
     def fix(self, world: World) -> None:
         """Fix what has just been counted."""

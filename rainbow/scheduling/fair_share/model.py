@@ -35,7 +35,7 @@ class Load:
 
 
 Amounts = Mapping[str, int]
-KEPT = "kept"  # why a machine is closed that one job is to have
+KEPT_FOR_ONE_JOB = "kept"  # why a machine is closed that one job is to have
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +92,7 @@ class Machine:
     @property
     def usable(self) -> bool:
         """Whether it takes new work, or will when the one it is kept for has started."""
-        return self.open or self.why_closed == KEPT
+        return self.open or self.why_closed == KEPT_FOR_ONE_JOB
 
     @property
     def free(self) -> int:

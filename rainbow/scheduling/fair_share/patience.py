@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.model import KEPT, Job, Machine, World
+from rainbow.scheduling.fair_share.model import KEPT_FOR_ONE_JOB, Job, Machine, World
 from rainbow.scheduling.fair_share.settings import Rule
 from rainbow.text import rfc3339
 
@@ -103,7 +103,7 @@ class Patience:
         names = [machine.id for machine in chosen]
         self.tried = {"kept": names, "tried": tried if len(tried) + len(names) <= len(hosts) else []}
         for machine in chosen:
-            machine.open, machine.why_closed = False, KEPT
+            machine.open, machine.why_closed = False, KEPT_FOR_ONE_JOB
         if take is not None:
             self._gang(job, take, chosen)
         else:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.fair_share.grants import Grants
-from rainbow.scheduling.fair_share.model import CLUSTER, KEPT, Job, Machine, Pool, World
+from rainbow.scheduling.fair_share.model import CLUSTER, KEPT_FOR_ONE_JOB, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import Rule
 from rainbow.scheduling.gangs import summed
 from rainbow.scheduling.interface import Free
@@ -292,7 +292,7 @@ def _granted(grants: Grants, job: Job, machines: Sequence[Machine]) -> bool:
 
 
 def _close(machine: Machine) -> None:
-    machine.open, machine.why_closed = False, KEPT
+    machine.open, machine.why_closed = False, KEPT_FOR_ONE_JOB
     for share in machine.shares:
         if not share.leaving:
             share.evict("reservation")

@@ -29,7 +29,7 @@ from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
 
-MOST = 100_000  # answers of workers in one run; what is refused after that is told shortly
+MOST_ANSWERS = 100_000  # answers of workers in one run; what is refused after that is told shortly
 
 
 @dataclass(slots=True)
@@ -224,7 +224,7 @@ class Dispatch:
 
     def _reasons(self, item: Item) -> Reasons:
         """Say why an item does not start; beyond a bound of work only that it does not."""
-        if self.explained > MOST:
+        if self.explained > MOST_ANSWERS:
             return Reasons(len(self.lines.workers), {"not asked one by one": len(self.lines.workers)})
         self.explained += len(self.lines.workers)
         return self.explainer.explain(item)
@@ -239,7 +239,7 @@ class Dispatch:
             return None
         now, kept = self.lines.view.now, self._kept(item)
         low, high = 0, len(kept)
-        while low < high and self.explained <= MOST:
+        while low < high and self.explained <= MOST_ANSWERS:
             self.explained += len(self.lines.workers)
             middle = (low + high + 1) // 2
             seconds = kept[middle - 1].start - now

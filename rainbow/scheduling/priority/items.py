@@ -16,7 +16,7 @@ from rainbow.scheduling.snapshot import GangView, JobView, ReservationView, Slot
 
 ALONE = Environment(rule=ONE_WORKER)  # a job that names no parallel environment and wants one slot
 SPREAD = Environment()
-MOST = 100_000  # names that are kept from plan to plan
+MOST_NAMES = 100_000  # names that are kept from plan to plan
 
 
 def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
@@ -53,7 +53,7 @@ def _noted(view: View, settings: Mapping[str, Any]) -> Noted:
     """Return what is noted with the census of a quiet view; of another view there is nothing yet."""
     before: Noted | None = view.census.notes.get(Noted) if view.quiet and view.census is not None else None
     same = before and before.settings is view.settings and before.hosts == view.hosts
-    if before and same and len(before.names.numbers) < MOST:
+    if before and same and len(before.names.numbers) < MOST_NAMES:
         return before
     noted = Noted(view.settings, view.hosts, Names(bool(settings["queues"] or settings["quotas"])))
     if view.quiet and view.census is not None:

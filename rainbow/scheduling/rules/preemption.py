@@ -24,9 +24,9 @@ from rainbow.state_machine import WorkerState, job_of
 from rainbow.text import some
 
 NAME = "preemption"  # what is remembered stands under this name in a cluster's memory
-MOST = 16  # gangs of one job that preempt in one step
+MOST_GANGS = 16  # gangs of one job that preempt in one step
 SLACK = 30.0  # seconds from the end of the grace in which a claim must have started
-AGAIN = 60.0  # seconds until a claim that did not start preempts again; twice as long each time
+CLAIM_PAUSE = 60.0  # seconds until a claim that did not start preempts again; twice as long each time
 NOT_SPACE = frozenset({"attributes", "running-limit", "never", "unfit", "cluster-wide", "array-limit"})
 Claim = Mapping[str, Any]  # of a job: {"tasks": preempted, "until": time, "again": time, "tries": count}
 
@@ -326,7 +326,7 @@ class Preemption:
     def _preempted(
         self, job: JobView, begun: Collection[str], space: Space, gone: Collection[str], limit: Limit | None
     ) -> Iterator[Stop]:
-        gangs = [gang for gang in job.gangs[: MOST + len(begun)] if gang.tasks[0] not in begun][:MOST]
+        gangs = [gang for gang in job.gangs[: MOST_GANGS + len(begun)] if gang.tasks[0] not in begun][:MOST_GANGS]
         taken, qos = set(gone), self.rules.of(job.qos)
         for gang in gangs:
 
@@ -388,7 +388,7 @@ class Preemption:
     def _claim(self, job: JobView, tasks: Sequence[str], grace: float) -> None:
         tries = self.claims.get(job.id, {}).get("tries", 0) + 1
         until = self.view.now + grace + SLACK
-        again = until + AGAIN * 2 ** min(tries - 1, 10)
+        again = until + CLAIM_PAUSE * 2 ** min(tries - 1, 10)
         self.claims[job.id] = {"tasks": list(tasks), "until": until, "again": again, "tries": tries}
 
     def _waits(self, job: JobView) -> Wait:

@@ -16,7 +16,9 @@ from rainbow.scheduling.qos import Limit, Owner, Rules
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 
 CORE = "core"
-TOLD = 1_000  # jobs that wait for limits and are told how much is in use: of more the number is not kept up to date
+MOST_COUNTED_FOR = (
+    1_000  # jobs that wait for limits and are told how much is in use: of more the number is not kept up to date
+)
 SLACK = 1e-6
 Gang = tuple[str, int]
 
@@ -94,7 +96,7 @@ def reasons(view: View, plan: Plan, cut: Iterable[Cut], used: Mapping[Limit, flo
         if one.wait is not None:
             yield one.wait
         elif one.limit is not None and one.gang is not None:
-            yield _reason(one.job, one.gang, one.limit, total[one.limit] if len(found) <= TOLD else None)
+            yield _reason(one.job, one.gang, one.limit, total[one.limit] if len(found) <= MOST_COUNTED_FOR else None)
 
 
 def _reason(job: JobView, gang: GangView, limit: Limit, used: float | None) -> Wait:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BEATS = 3  # an agent says so often in a lease that it is there
 LOOK = 2.0  # seconds between two looks for what is lost
-EVERY = 1.0  # seconds between two times that a sign is stored which says nothing new, where others read it
+SIGN_INTERVAL = 1.0  # seconds between two times that a sign is stored which says nothing new, where others read it
 STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
@@ -158,7 +158,7 @@ def _is_news(service: Service, last: AgentRecord | None, sign: AgentRecord) -> b
 def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bool:
     """Return whether what is stored of an agent is from too long ago."""
     lease = service.settings.lease
-    most = lease / STORED if service.turns.alone else min(EVERY, lease / 20)
+    most = lease / STORED if service.turns.alone else min(SIGN_INTERVAL, lease / 20)
     return last is not None and abs(sign.seen_at - last.seen_at) >= most
 
 

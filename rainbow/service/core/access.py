@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MISSING = "authentication required"
 UNKNOWN = "credential not recognized: it is mistyped, expired, revoked, or belongs to a deleted cluster"
-MOST = 256  # callers that are remembered
+MOST_CALLERS = 256  # callers that are remembered
 HELP = "see `rainbow help credentials`"
 
 
@@ -88,7 +88,7 @@ class Callers(LruCache[Any, Caller]):
     """The last callers of a service, by what of their credentials is known."""
 
     def __init__(self) -> None:
-        super().__init__(MOST)
+        super().__init__(MOST_CALLERS)
 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 Key = tuple[str, str]  # a cluster's id, an agent's name
 PULLS = "pull:"  # an agent of such an id takes whole jobs and is not heard of until they end: it has no lease
 TOGETHER = 1.0  # seconds between two times that signs are stored which say nothing new
-MOST = 100_000  # agents that are remembered
+MOST_AGENTS = 100_000  # agents that are remembered
 AWAY = 5.0  # seconds after which an agent whose connection closed while it waited is said to be gone
 
 
@@ -117,7 +117,7 @@ class Heartbeats:
     def begin_wait(self, cluster_id: str, name: str) -> int:
         """Note that an agent waits on a connection; return the number of this wait."""
         key, number = (cluster_id, name), next(self._numbers)
-        while len(self._waits) >= MOST and key not in self._waits:
+        while len(self._waits) >= MOST_AGENTS and key not in self._waits:
             oldest = next(iter(self._waits))
             del self._waits[oldest]
             self._left.pop(oldest, None)
@@ -147,7 +147,7 @@ class Heartbeats:
 
 def _keep(kept: dict[Key, T], key: Key, value: T) -> T:
     """Keep a value, which is returned; where there are too many the key that came first is forgotten."""
-    while len(kept) >= MOST and key not in kept:
+    while len(kept) >= MOST_AGENTS and key not in kept:
         kept.pop(next(iter(kept)), None)
     kept[key] = value
     return value

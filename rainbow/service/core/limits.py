@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 UNLIMITED = -1
-MOST = 2**31 - 1
-_COUNT, _OR_NONE = integer(0, MOST), integer(UNLIMITED, MOST, f"; {UNLIMITED}: no limit")
+LARGEST_LIMIT = 2**31 - 1
+_COUNT, _OR_NONE = integer(0, LARGEST_LIMIT), integer(UNLIMITED, LARGEST_LIMIT, f"; {UNLIMITED}: no limit")
 REPLACE: dict[str, tuple[float, Check]] = {  # when a job moves to where it is expected to end sooner
     "gain": (0.25, number(0, 1)),  # of its time to the end here, which it must gain
-    "least": (300.0, number(0, MOST)),  # seconds that it must gain
-    "most": (3, integer(1, MOST)),  # such moves of one job
-    "apart": (600.0, number(0, MOST)),  # seconds between two of them
-    "every": (60.0, number(1, MOST)),  # seconds between two looks at a cluster's jobs
+    "least": (300.0, number(0, LARGEST_LIMIT)),  # seconds that it must gain
+    "most": (3, integer(1, LARGEST_LIMIT)),  # such moves of one job
+    "apart": (600.0, number(0, LARGEST_LIMIT)),  # seconds between two of them
+    "every": (60.0, number(1, LARGEST_LIMIT)),  # seconds between two looks at a cluster's jobs
 }
 SCHEMA: dict[str, tuple[Any, Check]] = {
     "max_requestors": (UNLIMITED, _OR_NONE),  # with live jobs

@@ -25,7 +25,7 @@ from rainbow.lru_cache import LruCache, Same
 SLACK = 5.0  # seconds by which clocks of two processes may differ
 FIRST = 64  # rows
 MOST_BOOKED = 1_000  # of a cluster, remembered for its next forecast
-MOST = 64  # lists of candidates whose rows are remembered
+MOST_LISTS = 64  # lists of candidates whose rows are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Outlook:
         self._booked: dict[str, deque[Booking]] = {}  # since the last forecast, or before the first
         self.elsewhere: Callable[[Booking], None] | None = None  # tells the other processes
         self._rows: dict[str, int] = {}
-        self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST)
+        self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST_LISTS)
         self.followed = -inf  # when what other processes have forecast was read last
         self._grow(FIRST)
 

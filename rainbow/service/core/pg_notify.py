@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 
 CHANNEL = "rainbow"
-AGAIN = 1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
+RETRY_INTERVAL = (
+    1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
+)
 MISSED = 5  # of these until it is looked what another process has left undone
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 BOOKINGS = 20  # in one message
-MOST = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
+MOST_NAMED = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
 NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
 TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
 
@@ -94,7 +96,7 @@ class PgNotify:
             for first in range(0, len(bookings), BOOKINGS):
                 self._send({"bookings": list(map(asdict, bookings[first : first + BOOKINGS]))})
             if unsent or changed:
-                self._send({"topics": sorted(unsent) if len(unsent) <= MOST else [], "changed": changed})
+                self._send({"topics": sorted(unsent) if len(unsent) <= MOST_NAMED else [], "changed": changed})
             if unsent or changed or bookings:
                 self._stop.wait(PAUSE)
 
@@ -118,14 +120,14 @@ class PgNotify:
             except TROUBLE as fault:
                 self.service.news.heard = False
                 log.warning("news-not-heard", fault=type(fault).__name__)
-                self._stop.wait(AGAIN)
+                self._stop.wait(RETRY_INTERVAL)
         self.service.news.heard = False
 
     def _listen(self, driver: Any) -> None:
         ready = select.poll()  # not select(), which knows no descriptor above 1,023
         ready.register(driver, select.POLLIN)
         while not self._stop.is_set():
-            ready.poll(AGAIN * 1000)
+            ready.poll(RETRY_INTERVAL * 1000)
             driver.execute("SELECT 1")  # hands over what has come, and fails if the connection is gone
 
     def _hear(self, notice: Any) -> None:
@@ -147,7 +149,7 @@ class PgNotify:
 
     def _look_all(self) -> None:
         times = 0
-        while not self._stop.wait(AGAIN):
+        while not self._stop.wait(RETRY_INTERVAL):
             times += 1
             try:
                 self._each_second()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 
-TOLD = 10  # jobs named in a wait reason
+MOST_NAMED = 10  # jobs named in a wait reason
 
 
 def check_dependencies(connection: sa.Connection, who: Caller, request: Request) -> None:
@@ -50,10 +50,10 @@ def target(record: JobRecord) -> Target:
 
 def wait_of(job: str, one: DependencyState) -> Wait:
     """Say why a job with unmet dependencies waits."""
-    texts = [f"waits for {', '.join(one.waits[:TOLD])}"] if one.waits else []
+    texts = [f"waits for {', '.join(one.waits[:MOST_NAMED])}"] if one.waits else []
     if one.until is not None:
         texts.append(f"does not start before {_shown(one.until)}")
-    facts = {"jobs": list(one.jobs[:TOLD]), "until": None if one.until is None else rfc3339(one.until)}
+    facts = {"jobs": list(one.jobs[:MOST_NAMED]), "until": None if one.until is None else rfc3339(one.until)}
     return Wait(job, "dependency" if one.waits else "begin-time", ", ".join(texts), facts)
 
 

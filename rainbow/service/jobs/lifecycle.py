@@ -42,7 +42,7 @@ PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each
 CANCEL_SECONDS = 2.0  # that a request goes on ending tasks
 TURN = 0.1  # seconds of it in a row; as long it lets others write
-MOST = 200  # jobs, or events, forgotten at once: those who want to write meanwhile wait for it
+MOST_FORGOTTEN = 200  # jobs, or events, forgotten at once: those who want to write meanwhile wait for it
 FORGET_SECONDS = 1.0  # at a time, a few times a minute: what submits bring meanwhile takes less
 
 
@@ -57,10 +57,10 @@ def forget_old(service: Service) -> int:
         reservations.forget(connection, before)
         jobs.forget_unused_reaches(connection)
     for forget in (jobs.forget, events.forget):
-        gone = MOST
-        while gone == MOST and service.monotonic() < until:
+        gone = MOST_FORGOTTEN
+        while gone == MOST_FORGOTTEN and service.monotonic() < until:
             with service.store.write() as connection:
-                gone = forget(connection, before, MOST)
+                gone = forget(connection, before, MOST_FORGOTTEN)
             service.store.shrink()
             many += gone if forget is jobs.forget else 0
     return many

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 MOST_CHECKED = 256  # workers of a cluster that is checked at every step, with RAINBOW_CHECK=1
-PATIENCE = 0.5  # seconds between two looks at whether a step is overdue
+OVERDUE_INTERVAL = 0.5  # seconds between two looks at whether a step is overdue
 NOTHING = tasks.Waiting((), {})
 
 
@@ -71,7 +71,7 @@ def _current(service: Service, entry: RegisteredCluster) -> Mirror:
     mirror = mirrors.get(entry.id)
     if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
         mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
-    while not mirror.lock.acquire(timeout=PATIENCE):
+    while not mirror.lock.acquire(timeout=OVERDUE_INTERVAL):
         if entry.id in service.overdue:
             name = mirror.entry.cluster.name
             told = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"

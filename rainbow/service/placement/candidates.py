@@ -49,7 +49,7 @@ class Part:
         return cls(text, sha256(text.encode()).hexdigest())
 
 
-KEPT = 10.0  # seconds that a snapshot stands for the states of decisions that read none
+SNAPSHOT_LASTS = 10.0  # seconds that a snapshot stands for the states of decisions that read none
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class CandidateStates:
 
 
 class Snapshots(LruCache["ReachableClusters", CandidateStates]):
-    """The last states of a reach, each for KEPT seconds."""
+    """The last states of a reach, each for SNAPSHOT_LASTS seconds."""
 
     def __init__(self) -> None:
-        super().__init__(MOST)
+        super().__init__(MOST_CALLERS)
 
     def of_equal(self, among: ReachableClusters) -> CandidateStates | None:
         """Return the last states of the same clusters: a graph may have changed, which is no matter of states."""
         return next((one for one in reversed([*self.values()]) if one.reach.names == among.names), None)
 
 
-FEW = 64  # candidates whose agents are looked for at every decision
+FEW_CANDIDATES = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
 
 
@@ -80,17 +80,17 @@ class Absences(LruCache[Any, tuple[float, list[str]]]):
     """When, and which candidates had no agent, by the ids of the candidates."""
 
     def __init__(self) -> None:
-        super().__init__(MOST)
+        super().__init__(MOST_CALLERS)
 
 
 def snapshot(service: Service, among: ReachableClusters) -> Part:
     """Return the states for a decision that reads none of them: what another selector would have been given.
 
-    They are written once for all jobs that are placed within KEPT seconds.
+    They are written once for all jobs that are placed within SNAPSHOT_LASTS seconds.
     """
     snapshots, now = service.state(Snapshots), service.clock()
     known = snapshots.get(among) or snapshots.of_equal(among)
-    if known is None or not 0 <= now - known.at < KEPT:
+    if known is None or not 0 <= now - known.at < SNAPSHOT_LASTS:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
         known = CandidateStates(among, now, Part.of(found))
@@ -111,7 +111,7 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
 
     A policy that needs no worker hands jobs over to any taker, so its clusters have no agent to miss.
     """
-    if len(ids) <= FEW:
+    if len(ids) <= FEW_CANDIDATES:
         return _unattended(connection, ids)
     absences, now = service.state(Absences), service.clock()
     known = absences.get(Same(ids)) or absences.get(tuple(ids))  # other graphs, the same clusters
@@ -245,7 +245,7 @@ def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> Job
 
 
 MOST_REQUESTORS = 32
-MOST = 256  # callers, and choices of clusters by name, that are remembered
+MOST_CALLERS = 256  # callers, and choices of clusters by name, that are remembered
 
 
 class ReachableClusters:
@@ -298,7 +298,7 @@ class ReachableClusters:
             entries[at], its[at] = entry, entry.cluster
         made.entries, made.clusters = tuple(entries), tuple(its)
         made.regraphed = {**self.regraphed, **{entry.cluster.name: revision_of(entry) for entry in others}}
-        if len(made.regraphed) > FEW:
+        if len(made.regraphed) > FEW_CANDIDATES:
             made.__dict__.pop("graphs", None)
             made.regraphed = {}
         return made
@@ -308,8 +308,8 @@ class Reaches(LruCache[Any, ReachableClusters]):
     """What the last callers may submit to."""
 
     def __init__(self) -> None:
-        super().__init__(MOST)
-        self.before: LruCache[Any, tuple[Mapping[str, RegisteredCluster], ReachableClusters]] = LruCache(MOST)
+        super().__init__(MOST_CALLERS)
+        self.before: LruCache[Any, tuple[Mapping[str, RegisteredCluster], ReachableClusters]] = LruCache(MOST_CALLERS)
 
     def after(self, catalogue: Mapping[str, RegisteredCluster], whose: Any) -> ReachableClusters | None:
         """Return what a caller reaches if nothing but graphs has changed since it was last asked; else None."""
@@ -317,7 +317,7 @@ class Reaches(LruCache[Any, ReachableClusters]):
         if known is None or reach is None or known.keys() != catalogue.keys():
             return None
         others = [entry for name, entry in catalogue.items() if known[name] is not entry]
-        if len(others) > FEW or any(_differ(known[one.cluster.name], one) for one in others):
+        if len(others) > FEW_CANDIDATES or any(_differ(known[one.cluster.name], one) for one in others):
             return None
         return reach.with_graphs([entry for entry in others if entry.cluster.name in reach.places])
 

@@ -28,7 +28,7 @@ from rainbow.selection.variables import matched_values
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import Part, StatesRead, aged, revision_of
-from rainbow.service.placement.match_cache import TOLD
+from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.store import jobs, pages
 from rainbow.store.jobs import JobRecord
 from rainbow.store.pages import Filter
@@ -76,7 +76,7 @@ def told(choice: Choice, found: Match) -> dict[str, Any]:
     """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
     if found.is_told:
         return written(choice)
-    names = [verdict.cluster for verdict in found.candidates[:TOLD]]
+    names = [verdict.cluster for verdict in found.candidates[:MOST_SHOWN]]
     if choice.cluster is not None and choice.cluster not in names:
         names.append(choice.cluster)
     about = written(replace(choice, steps=choice.about(names)))

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from rainbow.service.placement.candidates import ReachableClusters
 
 
-MOST = 200_000  # verdicts
+MOST_VERDICTS = 200_000  # verdicts
 MOST_TEXTS = 2_000
 LONGEST = 20_000  # characters of a jobspec whose reading is remembered
-TOLD = 16  # candidates and refusals of which a submit says all there is; of the others it says how many they are
+MOST_SHOWN = (
+    16  # candidates and refusals of which a submit says all there is; of the others it says how many they are
+)
 
 
 class Match:
@@ -54,8 +56,8 @@ class Match:
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """Verdicts by reason: worked out for the first refusals, the others are `refused`."""
-        reasons = Counter(str(v.reason.why) if v.reason else "refused" for v in self.refusals[:TOLD])
-        others = len(self.refusals) - TOLD
+        reasons = Counter(str(v.reason.why) if v.reason else "refused" for v in self.refusals[:MOST_SHOWN])
+        others = len(self.refusals) - MOST_SHOWN
         found = {
             "matched": len(self.candidates),
             "undecided": len(self.undecided),
@@ -74,10 +76,10 @@ class Match:
 
     def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
         """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
-        first = list(self.candidates[:TOLD])
+        first = list(self.candidates[:MOST_SHOWN])
         if chosen is not None and all(verdict.cluster != chosen for verdict in first):
             first.append(self.verdict(chosen))
-        refused, undecided = self.refusals[:TOLD], self.undecided[:TOLD]
+        refused, undecided = self.refusals[:MOST_SHOWN], self.undecided[:MOST_SHOWN]
         more = {
             "candidates": len(self.candidates) - len(first),
             "refusals": len(self.refusals) - len(refused),
@@ -91,7 +93,7 @@ class Match:
     @property
     def is_told(self) -> bool:
         """Return whether what a submit is answered leaves no cluster out."""
-        return max(map(len, (self.candidates, self.refusals, self.undecided))) <= TOLD
+        return max(map(len, (self.candidates, self.refusals, self.undecided))) <= MOST_SHOWN
 
     @cached_property
     def named(self) -> Part:
@@ -167,7 +169,7 @@ class MatchCache:
             if key not in self._known:
                 self._known[key] = found
                 self._verdicts += len(found.verdicts) + 1
-            while self._verdicts > MOST and len(self._known) > 1:
+            while self._verdicts > MOST_VERDICTS and len(self._known) > 1:
                 _, oldest = self._known.popitem(last=False)
                 self._verdicts -= len(oldest.verdicts) + 1
         return found

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
 
-EVERY = 5.0  # seconds between two looks at what a site has not begun
+LOOK_INTERVAL = 5.0  # seconds between two looks at what a site has not begun
 LOOKED_AT = 50  # jobs of it, for an earlier start
-PATIENCE = 120.0  # seconds that a site has to give a job back
-AGAIN = 600.0  # seconds before the same job is asked for again
+SITE_TIMEOUT = 120.0  # seconds that a site has to give a job back
+RECALL_PAUSE = 600.0  # seconds before the same job is asked for again
 STUCK = "stuck"  # the class of a site's reason that does not pass
 UNBEGUN = {TaskState.WAITING, TaskState.ACCEPTED, TaskState.CANCELED}
 
@@ -84,10 +84,10 @@ def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
         return False
     wrote = bool(mirror.withdrawn) and _move(service, mirror)
     asked, now = service.state(Asking).setdefault(record.id, Asked()), service.clock()
-    if not mirror.booked or 0 <= now - asked.at < EVERY:
+    if not mirror.booked or 0 <= now - asked.at < LOOK_INTERVAL:
         return wrote
     asked.at = now
-    asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < AGAIN}
+    asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < RECALL_PAUSE}
     pending = {job: task for job, task in _pending(mirror).items() if job not in asked.jobs}
     with service.store.read() as connection:
         elsewhere = Elsewhere(service, connection, {}, back_after=WHY)
@@ -248,7 +248,7 @@ def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
     if TaskState.ACCEPTED not in states and states <= UNBEGUN:
         elsewhere.look(record)
         return True
-    return not states <= UNBEGUN or not 0 <= service.clock() - record.wait["since"] < PATIENCE
+    return not states <= UNBEGUN or not 0 <= service.clock() - record.wait["since"] < SITE_TIMEOUT
 
 
 def _go(elsewhere: Elsewhere, job: str) -> str | None:

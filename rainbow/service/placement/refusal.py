@@ -14,7 +14,7 @@ from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMan
 from rainbow.matching import match, names_of, worker_capacity
 from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
-from rainbow.service.placement.match_cache import TOLD, Found, Match
+from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
 from rainbow.store.engine import Alone
@@ -47,7 +47,7 @@ def refusal(
     found: Match, choice: Choice, drained: Mapping[str, str], decision: Mapping[str, Any], seconds: float
 ) -> Refused:
     """Return why the job has no cluster: none matches, or none takes it now, and what dropped each."""
-    named = found.candidates[:TOLD]
+    named = found.candidates[:MOST_SHOWN]
     dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **drained}
     if not dropped:
         return _unmatched(found, decision, seconds)
@@ -61,7 +61,7 @@ def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Ref
     names = names_of(found.undecided)
     if not names:
         return Refused("no eligible cluster can run this job", **decision)
-    told = ", ".join(names[:TOLD]) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
+    told = ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
     text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
     return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
     from rainbow.service.placement.submission import Submission
 
-MOST = 1_000  # jobs of one page
+MOST_JOBS = 1_000  # jobs of one page
 TWICE = log(2)
 
 
@@ -63,7 +63,7 @@ def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, An
             }
         )
     rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
-    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST])["refusals"]
+    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST_JOBS])["refusals"]
     return {"candidates": rows, "refusals": refused, "cover": COVER}
 
 

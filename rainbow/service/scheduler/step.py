@@ -93,7 +93,7 @@ def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> Non
 
 
 T = TaskState
-MANY = 200  # changed rows that are not read again
+MANY_ROWS = 200  # changed rows that are not read again
 RENEWED = 1_000  # waiting jobs whose common reason is written anew as its numbers change; of more, `why` tells them
 log = structlog.get_logger("rainbow")
 
@@ -224,7 +224,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     mirror.common = plan.rest.common if isinstance(plan.rest, OneText) else ""
     remembers = dict(plan.memory) != dict(seen.record.memory)
     promises = plan.promises != tuple(seen.view.promises)
-    if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY):
+    if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY_ROWS):
         return False
     with turn.write(beside=not (plan.orders or promises or mirror.doomed)) as connection:
         plan = _within(connection, seen, plan)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rainbow.service.live_state.matcher_cache import MatcherCache
     from rainbow.service.scheduler.view import Frozen
 
-MOST = 1_000  # hypothetical jobs
+MOST_JOBS = 1_000  # hypothetical jobs
 
 
 @contextmanager
@@ -74,8 +74,8 @@ def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> 
             raise ValueRefused(fault.message, pointer=f"/jobs/{k}/jobspec{inside}") from None
         for _ in range(one.get("count", 1)):
             number += 1
-            if number > MOST:
-                raise ValueRefused(f"at most {MOST:,} hypothetical jobs are planned", pointer="/jobs")
+            if number > MOST_JOBS:
+                raise ValueRefused(f"at most {MOST_JOBS:,} hypothetical jobs are planned", pointer="/jobs")
             yield _job(placing, f"supposed-{number}", one, request, now)
 
 

@@ -39,7 +39,7 @@ from rainbow.jobspec.sbatch import read_call
 from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
 from rainbow.jobspec.sbatch.request import NotCarriedError
 
-PATIENCE = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
+COMMAND_TIMEOUT = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
 FOR_ACCOUNTS = ("sbatch", "scancel", "scontrol", "tail")  # what is called as another account
 
@@ -142,13 +142,13 @@ def run(
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=PATIENCE,
+                timeout=COMMAND_TIMEOUT,
                 pass_fds=() if exported is None else (file.fileno(),),
                 check=False,
                 **as_account,
             )
         except subprocess.TimeoutExpired as fault:
-            raise SilentError(f"{command[0]} has not answered for {PATIENCE:g} s") from fault
+            raise SilentError(f"{command[0]} has not answered for {COMMAND_TIMEOUT:g} s") from fault
         except FileNotFoundError as fault:
             raise SilentError(f"{command[0]} is not installed here") from fault
 
@@ -163,7 +163,15 @@ def words_of(said: str | None) -> str:
 
 
 LISTS = 39  # the version that took an environment as a list; none after 38 was tried on a live Slurm
-KEPT = ("comment", "constraint", "dependency", "partition", "output", "error", "input")  # texts; "": not asked for
+OPTIONAL_TEXTS = (
+    "comment",
+    "constraint",
+    "dependency",
+    "partition",
+    "output",
+    "error",
+    "input",
+)  # texts; "": not asked for
 
 
 def _same(names: str) -> dict[str, str]:
@@ -232,7 +240,7 @@ def body_of(call: Call, version: int) -> dict[str, Any]:
 
 
 def _field(name: str, value: str) -> dict[str, Any]:
-    if name in OURS or (not value and name in KEPT):
+    if name in OURS or (not value and name in OPTIONAL_TEXTS):
         return {}
     if name in TEXTS:
         return {TEXTS[name]: value}
@@ -286,7 +294,7 @@ class Rest:
     def _asked(self, method: str, path: str, account: Account, body: Any = None) -> dict[str, Any]:
         headers = {"X-SLURM-USER-NAME": account.name, "X-SLURM-USER-TOKEN": self._token(account)}
         try:
-            with self._lock, httpx.Client(timeout=PATIENCE, trust_env=False) as client:
+            with self._lock, httpx.Client(timeout=COMMAND_TIMEOUT, trust_env=False) as client:
                 answer = client.request(method, self._url + path, headers=headers, json=body)
             told = answer.json()
         except (httpx.HTTPError, ValueError) as fault:

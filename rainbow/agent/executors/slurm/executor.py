@@ -43,7 +43,7 @@ RANKS = 15.0  # seconds that the order of the queue stands
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
 APART = 30.0  # seconds between two searches for a job whose number is unknown, before it is handed over again
-FEW = 4  # jobs that are asked about one by one
+FEW_JOBS = 4  # jobs that are asked about one by one
 GUARDED = 60.0  # seconds between two looks at whether others have jobs where all is to be ours
 GONE = 60.0  # seconds between two questions after which a job that nobody knows is lost
 MODES = ("shared", "owned")
@@ -170,7 +170,7 @@ class SlurmExecutor:
         self._rank([one for one in active if one.native and not one.has_begun])
         self._seek([one for one in active if not one.native and not one.submitting and one.end is None])
         over = [one for one in active if one.native and one.final is None and self._is_over(one, rows)]
-        told = self._ask(self._site.over()) if len(over) > FEW else {}
+        told = self._ask(self._site.over()) if len(over) > FEW_JOBS else {}
         for one in over:
             self._note(one, rows.get(one.native or ""), told)
 

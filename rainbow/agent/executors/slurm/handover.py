@@ -28,9 +28,9 @@ from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of
 from rainbow.agent.executors.slurm.site import Slurm, number_of
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
-AT_ONCE = 8  # calls of sbatch
+PARALLEL_CALLS = 8  # calls of sbatch
 MOMENT = 0.1  # seconds after a task of a job in which the next one of an array comes
-MOST = 1_000  # elements of an array; Slurm's own limit is 1,001 where a site has set no other
+MOST_ELEMENTS = 1_000  # elements of an array; Slurm's own limit is 1,001 where a site has set no other
 
 
 class Handover:
@@ -44,7 +44,7 @@ class Handover:
         identity: Identity,
         ask_as: Callable[..., str],
     ) -> None:
-        self.pool = ThreadPoolExecutor(AT_ONCE, "sbatch")
+        self.pool = ThreadPoolExecutor(PARALLEL_CALLS, "sbatch")
         self.pinned = False
         self._commands, self._desk, self._place, self._identity = commands, desk, place, identity
         self._ask_as = ask_as
@@ -87,13 +87,13 @@ class Handover:
 
     def _collect(self, alike: Any) -> None:
         before = 0
-        while before < len(self._alike[alike]) < MOST:  # more may be on their way
+        while before < len(self._alike[alike]) < MOST_ELEMENTS:  # more may be on their way
             before = len(self._alike[alike])
             time.sleep(MOMENT)
         with self._lock:
             found = self._alike.pop(alike)
-        for k in range(0, len(found), MOST):
-            self._submit(found[k : k + MOST])
+        for k in range(0, len(found), MOST_ELEMENTS):
+            self._submit(found[k : k + MOST_ELEMENTS])
 
     def _submit(self, batch: Sequence[Active]) -> None:
         """Hand over a run, or several as an array."""

@@ -14,7 +14,7 @@ from rainbow.scheduling.priority.config.load_formulas import FormulaFault, read_
 from rainbow.scheduling.priority.config.orders import check_order, check_starve
 from rainbow.scheduling.priority.config.quotas import SCOPES
 from rainbow.scheduling.settings_schema import (
-    MOST,
+    LARGEST_NUMBER,
     Check,
     at,
     flag,
@@ -48,7 +48,7 @@ NAMES = listed(text)
 ENVIRONMENT = record({"rule": ("fill_up", _rule), "slots": (0, integer()), "urgency_slots": ("min", _urgency_slots)})
 CONSUMABLE = record({"per": ("slot", one_of("slot", "worker", "job")), "default": (0, integer())})
 
-MANY = table(number())
+NUMBERS = table(number())
 WEIGHTS = {
     "priority": 1.0,
     "urgency": 0.1,
@@ -100,16 +100,16 @@ TICKETS = record(
         "functional": (0.0, number()),
         "hierarchy": ("OFS", _hierarchy),
         "functional_weights": _filled(record({kind: (w, number()) for kind, w in KIND_WEIGHTS.items()})),
-        "functional_shares": _filled(record({kind: ({}, MANY) for kind in OWNERS})),
+        "functional_shares": _filled(record({kind: ({}, NUMBERS) for kind in OWNERS})),
         "share_functional_shares": (True, flag),
         "max_functional_jobs": (200, integer(1)),
         "max_pending_tasks_per_job": (50, integer(1)),
-        "override": _filled(record({kind: ({}, MANY) for kind in (*OWNERS, "jobs")})),
+        "override": _filled(record({kind: ({}, NUMBERS) for kind in (*OWNERS, "jobs")})),
         "share_override_tickets": (True, flag),
         "share_tree": ({}, _share_tree),
         "compensation_factor": (5.0, number()),
         "halftime": (168.0, number()),  # hours; 0: usage never fades
-        "usage_weights": ({"core": 1.0}, MANY),
+        "usage_weights": ({"core": 1.0}, NUMBERS),
     }
 )
 
@@ -145,8 +145,8 @@ QUEUE = record(
         "seq_no": (0, integer()),
         "enabled": (True, flag),
         "calendar": (CALENDAR({}, ""), _calendar),
-        "load_thresholds": ({}, table(number(-MOST))),
-        "suspend_thresholds": ({}, table(number(-MOST))),
+        "load_thresholds": ({}, table(number(-LARGEST_NUMBER))),
+        "suspend_thresholds": ({}, table(number(-LARGEST_NUMBER))),
         "suspend_tasks": (1, integer(1)),  # how many at a time
         "suspend_interval": (300.0, number()),  # seconds from one time to the next
         "subordinates": ({}, table(integer(1))),  # {queue: slots in use here that suspend it there}
@@ -182,14 +182,14 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "order": ("", check_order),  # "": by priority; a name or an expression: see orders.py
     "starve": ({}, check_starve),  # {after: seconds, first: how many of the oldest jobs that are later go first}
     "weights": _filled(record({name: (weight, number()) for name, weight in WEIGHTS.items()})),
-    "urgency": ({}, table(number(-MOST))),  # of one unit of a type, and of "slots"
+    "urgency": ({}, table(number(-LARGEST_NUMBER))),  # of one unit of a type, and of "slots"
     "most_asked_priority": (0.0, number(LOWEST, HIGHEST)),  # of what jobspecs ask; 0: they may only lower themselves
     "deadline_users": ([], NAMES),  # who may set deadlines; none: everybody
     "tickets": _filled(TICKETS),
     "queues": ({}, table(QUEUE)),
     "queue_sort_method": ("load", one_of("load", "seqno")),
     "load_formula": ("", _formula),
-    "load_adjustments": ({}, MANY),
+    "load_adjustments": ({}, NUMBERS),
     "load_adjustment_decay_time": (450.0, number()),
     "utc_offset": (0.0, number(-86_400, 86_400)),  # of calendars
     "quotas": ([], listed(QUOTA)),

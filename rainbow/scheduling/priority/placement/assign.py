@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rainbow.scheduling.snapshot import Placement
 
 TIMES = 64  # lists of workers that are remembered for times to come
-FEW = 4  # items promised a time before it pays to draw the diagram as arrays
-MANY = 16  # workers from which on it pays for what starts now, after so many looks at all of them in vain:
+FEW_PROMISES = 4  # items promised a time before it pays to draw the diagram as arrays
+MANY_WORKERS = 16  # workers from which on it pays for what starts now, after so many looks at all of them in vain:
 LOOKS = 1
 
 
@@ -209,7 +209,7 @@ class Assigner:
     def _arrays(self, item: Item, environment: Environment) -> bool:
         """Return whether arrays answer for an item: workers alone limit it, and many ask in this run."""
         there = len(self.lines.workers)
-        many = self.promised > FEW or (there >= MANY and self.visited >= LOOKS * there)
+        many = self.promised > FEW_PROMISES or (there >= MANY_WORKERS and self.visited >= LOOKS * there)
         if not many or not self.lines.by_workers or len(item.groups) != 1:
             return False
         return not (item.groups[0].outside or item.asks.reservation)

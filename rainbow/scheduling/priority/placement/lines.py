@@ -26,7 +26,7 @@ from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, Slo
 from rainbow.state_machine import WorkerState
 
 CLUSTER = ""
-MANY = 2**53  # slots of a queue that does not limit them
+UNLIMITED_SLOTS = 2**53  # slots of a queue that does not limit them
 
 
 def queue_line(spot: QueueInstance) -> str:
@@ -148,7 +148,7 @@ class ResourceLines:
     def _book_queues(self) -> None:
         for spot in instances(self.queues, self.view.workers) if self.queues else ():
             queue = self.queues[spot.queue]
-            slots = queue.given["slots"] or MANY
+            slots = queue.given["slots"] or UNLIMITED_SLOTS
             line = queue_line(spot)
             self.timeline.capacity[line] = {"slots": slots, **queue.given["resources"]}
             for begin, end in self._closed(spot.queue):
