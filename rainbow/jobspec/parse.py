@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from rainbow.errors import InputError, JobspecError
+from rainbow.jobspec.dialects.founding_text import read_founding
 from rainbow.jobspec.dialects.nextgen import read_nextgen
-from rainbow.jobspec.dialects.original import read_founding
 from rainbow.jobspec.dialects.rfc14 import read_rfc14
 from rainbow.jobspec.request import Request
 from rainbow.jobspec.storable import sound

@@ -1,4 +1,4 @@
-"""Rainbow's original dialect → Request: a single `task:` that asks its slot's place for subsystems."""
+"""The founding text's dialect → Request: a single `task:` that asks its slot's place for subsystems."""
 
 from __future__ import annotations
 
