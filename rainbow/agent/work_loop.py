@@ -164,7 +164,7 @@ class Agent:
         self._ears.hear()
         self._voice.hear()
         self._fence()
-        self._collect()
+        self._tell_what_happened()
         if self._told_to_stop and self._stop_by is None:
             self._begin_to_stop()
         self._speak()
@@ -402,27 +402,37 @@ class Agent:
             return f"it starts {run.processes:,} processes, and may start {most:,} here (--processes-per-core)"
         return ""
 
-    def _collect(self) -> None:
+    def _tell_what_happened(self) -> None:
+        """Tell what executors have seen of runs; their ends last, of which the executor is asked first."""
         ends = self._executor.poll()
+        self._tell_begun()
+        self._tell_given()
+        self._tell_waits()
+        self._tell_held()
+        self._tell_output()
+        for end in ends:
+            if end.id in self._journal.starting:  # else disowned, or told before
+                self._tell_end(end)
+
+    def _tell_begun(self) -> None:
         for run in self._executor.begun():
             if run in self._journal.starting:
                 self._journal.tell(happened(run, "started"))
+
+    def _tell_given(self) -> None:
+        """Tell where the site has put runs."""
         if isinstance(self._executor, Gives):
             for run, given in self._executor.given().items():
                 if run in self._journal.starting:
                     self._journal.tell(placed(run, given))
-        self._explain()
-        self._tell_held()
-        self._tell_output()
-        for end in ends:
-            if end.id not in self._journal.starting:  # disowned, or told before
-                continue
-            if end.id in self._fenced:
-                self._fenced.discard(end.id)
-                is_ours = end.result in (Result.STOPPED, Result.LOST)
-                end = replace(end, result=Result.LOST, detail=OVER) if is_ours else end
-            self._journal.tell(ended(end))
-            self._say(f"task {end.id[0]} {_in_words(end)}")
+
+    def _tell_end(self, end: Ended) -> None:
+        if end.id in self._fenced:
+            self._fenced.discard(end.id)
+            if end.result in (Result.STOPPED, Result.LOST):  # by us: the lease was over
+                end = replace(end, result=Result.LOST, detail=OVER)
+        self._journal.tell(ended(end))
+        self._say(f"task {end.id[0]} {_in_words(end)}")
 
     def _tell_held(self) -> None:
         """Tell what users of the site hold in place, and what they let continue."""
@@ -442,7 +452,7 @@ class Agent:
                 if run in self._journal.starting:
                     self._journal.tell(wrote(run, written))
 
-    def _explain(self) -> None:
+    def _tell_waits(self) -> None:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""
         if not isinstance(self._executor, Explains):
             return
