@@ -18,9 +18,9 @@ from rainbow.matching.index_backend import (
     totals_on,
     undecided_of,
 )
-from rainbow.matching.model.budget import Budget
+from rainbow.matching.model.budget import Budget, MatchesAll
 from rainbow.matching.model.conditions import Matcher, matchers
-from rainbow.matching.model.verdict import Backend, Reason, Take, Verdict, Why
+from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
@@ -58,9 +58,9 @@ def match(
     Without a budget the default number of steps ends a search, whatever time they take.
     """
     chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
-    if not hasattr(chosen, "match_all"):
+    if not isinstance(chosen, MatchesAll):
         return [_of(chosen.match(request, cluster), cluster) for cluster in _ordered(given)]
-    found: Sequence[Verdict] = chosen.match_all(request, given, budget)
+    found = chosen.match_all(request, given, budget)
     if isinstance(found, list) and len(found) == len(given):
         return [_of(verdict, cluster) for verdict, cluster in zip(found, _ordered(given), strict=True)]
     return found
@@ -78,7 +78,7 @@ def _of(verdict: Verdict, cluster: Cluster) -> Verdict:
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
     """Work out now what matching would work out at the first request; returns the cluster."""
     chosen = backends.get(backend)
-    if hasattr(chosen, "prepare"):
+    if isinstance(chosen, Prepares):
         chosen.prepare(cluster)
     return cluster
 

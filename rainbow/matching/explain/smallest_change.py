@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec import Constraint, Count
 from rainbow.jobspec.quantities import finer, quantity
-from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
+from rainbow.matching.model.budget import FREE, MatchesAll, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import conjuncts, in_words
 from rainbow.matching.model.layout import called
 from rainbow.matching.model.verdict import Why
@@ -332,9 +332,8 @@ class Probes:
         return self.left > 0
 
     def _verdict(self, request: Request) -> Verdict:
-        if hasattr(self.backend, "match_all"):
-            found: Sequence[Verdict] = self.backend.match_all(request, [self.cluster], self.meter.probe())
-            return found[0]
+        if isinstance(self.backend, MatchesAll):
+            return self.backend.match_all(request, [self.cluster], self.meter.probe())[0]
         return self.backend.match(request, self.cluster)
 
     def match(self, edits: Sequence[Edit]) -> bool:

@@ -9,12 +9,14 @@ The clock is an argument. Without one time stands still, and steps alone decide,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.matching.model.verdict import Verdict
 
 
@@ -137,3 +139,11 @@ class Budget:
 
 
 STEPS = Budget()  # no clock: where nobody hands one in
+
+
+@runtime_checkable
+class MatchesAll(Protocol):
+    """A backend that answers for many clusters together."""
+
+    def match_all(self, request: Request, clusters: Sequence[Cluster], budget: Budget | None) -> Sequence[Verdict]:
+        """Return the verdicts in order of name, within the budget."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rainbow.frame import frame
 from rainbow.jobspec.quantities import in_words
@@ -225,15 +225,18 @@ class Verdict:
 
 
 class Backend(Protocol):
-    """Answers which clusters can run a request; two backends give the same answers.
-
-    A backend may also have `match_all(request, clusters, budget)`, which answers for a list in order of name and
-    keeps to the budget (budget.py), and `prepare(cluster)`, which works out early what the first request would
-    wait for.
-    """
+    """Answers which clusters can run a request; two backends give the same answers."""
 
     def match(self, request: Request, cluster: Cluster) -> Verdict:
         """Return whether `cluster`, empty, can run `request`."""
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
         """Choose what one copy of `request` holds when only these workers are free; None if it cannot run."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A backend that works out early what the first request would wait for."""
+
+    def prepare(self, cluster: Cluster) -> None:
+        """Work it out now."""
