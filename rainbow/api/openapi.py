@@ -11,8 +11,8 @@ from flask import Blueprint, Flask, current_app, jsonify
 
 from rainbow import __version__
 from rainbow.api.problems import MEANINGS
-from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS
-from rainbow.api.wire import QUERIES
+from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS, WORD, ref
+from rainbow.api.wire import PAGE, QUERIES, service
 
 openapi = Blueprint("openapi", __name__)
 
@@ -63,7 +63,6 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "events.stream": ("text/event-stream", EVENT),
     "metrics.show": ("text/plain", {"type": "string"}),
 }
-WORD = {"type": "string"}
 CSV = ("accounts.usage",)  # answers that may be asked for as CSV
 HEADERS: dict[str, dict[str, Any]] = {
     "jobs.submit": {"Idempotency-Key": WORD},
@@ -84,18 +83,22 @@ IN_PATH = {
 @openapi.get("/openapi.json")
 def show() -> Any:
     """This document."""
-    return jsonify(_document(current_app._get_current_object()))  # type: ignore[attr-defined]
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    return jsonify(_document(app, service().settings.limits.listed))
 
 
 @lru_cache(maxsize=4)
-def _document(app: Flask) -> dict[str, Any]:
+def _document(app: Flask, listed: int) -> dict[str, Any]:
+    """Describe the operations of an application whose pages have at most `listed` entries."""
     paths: dict[str, dict[str, Any]] = {}
     for rule in (rule for rule in app.url_map.iter_rules() if not rule.endpoint.startswith("page.")):
         for path, fixed in _paths(rule.rule):
             fixed = fixed or (rule.defaults or {}).get("verb", "")
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
                 paths.setdefault(path, {})[method.lower()] = _operation(app, rule.endpoint, method, path, fixed)
-    _link(paths)
+    every = [told for methods in paths.values() for told in methods.values()]
+    _limit_pages(every, listed)
+    _link(every)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -111,9 +114,14 @@ def _document(app: Flask) -> dict[str, Any]:
     }
 
 
-def _link(paths: dict[str, dict[str, Any]]) -> None:
+def _limit_pages(operations: list[dict[str, Any]], listed: int) -> None:
+    for parameter in (parameter for told in operations for parameter in told["parameters"]):
+        if parameter["schema"] is PAGE["limit"]:
+            parameter["schema"] = {**PAGE["limit"], "maximum": listed}
+
+
+def _link(every: list[dict[str, Any]]) -> None:
     """Say of each answer that makes something which operations are about it."""
-    every = [told for methods in paths.values() for told in methods.values()]
     for endpoint, (parameter, key) in MADE.items():
         about = [told for told in every if any(p["name"] == parameter for p in told["parameters"])]
         known = {parameter: f"$response.body#/{key}"}
@@ -150,13 +158,13 @@ def _operation(app: Flask, endpoint: str, method: str, path: str, fixed: str) ->
 def _bodies(endpoint: str) -> dict[str, Any]:
     example = {"example": EXAMPLES[endpoint]}
     if endpoint in ("jobs.submit", "jobs.match"):
-        bare = {"schema": {"anyOf": [_ref(BODIES[endpoint]), _ref("Jobspec")]}, **example}
+        bare = {"schema": {"anyOf": [ref(BODIES[endpoint]), ref("Jobspec")]}, **example}
         return {"application/json": bare, "application/yaml": {"schema": {"type": "string", "pattern": "\\S"}}}
-    return {"application/json": {"schema": _ref(BODIES[endpoint]), **example}}
+    return {"application/json": {"schema": ref(BODIES[endpoint]), **example}}
 
 
 def _responses(endpoint: str) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": _ref("Problem")}}
+    problem = {"application/problem+json": {"schema": ref("Problem")}}
     faults: dict[str, Any] = {
         str(code): {"description": words, "content": problem} for code, words in MEANINGS.items()
     }
@@ -171,20 +179,16 @@ def _responses(endpoint: str) -> dict[str, Any]:
 
 
 def _answer(endpoint: str) -> dict[str, Any]:
-    return _ref(BY_ENDPOINT.get(endpoint, "Answer"))
+    return ref(BY_ENDPOINT.get(endpoint, "Answer"))
 
 
 def _drained(endpoint: str) -> dict[str, Any]:
-    schema = {"application/json": {"schema": _ref("Answer")}}
+    schema = {"application/json": {"schema": ref("Answer")}}
     return (
         {"202": {"description": "it goes when its jobs have ended", "content": schema}}
         if endpoint == "clusters.delete"
         else {}
     )
-
-
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _in_path(path: str) -> list[dict[str, Any]]:

@@ -32,7 +32,8 @@ def _maybe(of: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [of, {"type": "null"}]}
 
 
-def _ref(name: str) -> dict[str, str]:
+def ref(name: str) -> dict[str, str]:
+    """Refer to a schema of the document by its name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -98,12 +99,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Registered": _of(name=WORD, token=WORD, secret=WORD, revision=WHOLE, totals=TOTALS, units=UNITS),
     "Cluster": _of(**CLUSTER, **STANDING),
     "ClusterShown": _of(**CLUSTER, **STANDING, policy=WORD, created_at=TIME, draining=YES, drained_at=_maybe(TIME)),
-    "Clusters": _of(clusters=_array(_ref("Cluster"))),
+    "Clusters": _of(clusters=_array(ref("Cluster"))),
     "Changed": _of(name=WORD, revision=WHOLE),
     "StateShown": _of(state=ANY_OBJECT, effective=ANY_OBJECT, reported_at=_maybe(TIME)),
     "Worker": _of(name=WORD, state=WORD, since=TIME),
     "Nodes": _of(nodes=_array(_of(cluster=WORD, state=WORD, nodes=WHOLE, names=WORD, free=TOTALS, total=TOTALS))),
-    "Workers": _of(workers=_array(_ref("Worker"))),
+    "Workers": _of(workers=_array(ref("Worker"))),
     "Scheduling": _of(**SCHEDULING),
     "SchedulingShown": _of(**SCHEDULING, figures=ANY_OBJECT, fault=_maybe(WORD)),
     "Changes": _of(changes=_array(_of(changed_at=TIME, who=WORD, what=WORD))),
@@ -144,16 +145,16 @@ ANSWERS: dict[str, dict[str, Any]] = {
     ),
     "Job": _of(**JOB),
     "JobShown": _of(**JOB, counts=ANY_OBJECT, tasks=_array(TASK), next=_maybe(WHOLE)),
-    "Jobs": _of(jobs=_array(_ref("Job")), next=_maybe(WORD)),
+    "Jobs": _of(jobs=_array(ref("Job")), next=_maybe(WORD)),
     "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, answer=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
     "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
     "Decisions": _of(decisions=_array(_of(id=WORD, submitted_at=TIME)), next=_maybe(WORD)),
     "TokenShown": _of(**TOKEN),
-    "Tokens": _of(tokens=_array(_ref("TokenShown"))),
+    "Tokens": _of(tokens=_array(ref("TokenShown"))),
     "Minted": _of(**TOKEN, token=WORD),
     "Rotated": {**_of(**TOKEN), "anyOf": [_of(token=WORD), _of(secret=WORD)]},
     "AccountShown": _of(**ACCOUNT),
-    "Accounts": _of(accounts=_array(_ref("AccountShown")), rules=ANY_OBJECT),
+    "Accounts": _of(accounts=_array(ref("AccountShown")), rules=ANY_OBJECT),
     "Usage": _of(by=_array(WORD), since=WORD, until=_maybe(WORD), rows=_array(_of(hours=TOTALS))),
     "Health": _of(status=WORD),
     "Answer": {"type": "object"},

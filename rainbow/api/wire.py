@@ -186,6 +186,14 @@ def flag(name: str) -> bool:
     return value == "true"
 
 
+def count_in_query(name: str, default: int, most: int, least: int = 1) -> int:
+    """Read a whole number of the query between two bounds."""
+    text = request.args.get(name, str(default))
+    if not text.isdecimal() or not least <= int(text[:MOST_DIGITS]) <= most:
+        raise RequestError(f"{name} must be between {least} and {most}", pointer=f"/{name}")
+    return int(text)
+
+
 def number_of(values: Mapping[str, Any], key: str, default: float, most: float) -> float:
     """Read a number from 0 to `most`, larger ones are taken for it."""
     value = values.get(key, default)
@@ -226,13 +234,14 @@ def _time(value: Any) -> Any:
 
 
 LARGEST = 2**63 - 1
+MOST_DIGITS = 9  # of a whole number in a query
 ANY_STATE = f"({'|'.join(JobState)}|)"
 ANY_COLUMN = f"({'|'.join(BY)})"
-PAGE = {
+PAGE: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
     "cluster": {"type": "string"},
     "requestor": {"type": "string"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "limit": {"type": "integer", "minimum": 1},  # at most `listed` of the server's limits
     "cursor": {"type": "string"},
 }
 QUERIES: dict[str, dict[str, Any]] = {
@@ -264,7 +273,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "nodes.summary": {"top": {"type": "integer", "minimum": 0, "maximum": 1000}},
     "jobs.decisions": {**PAGE, "matched": {"type": "string"}},
     "nodes.series": {"cluster": {"type": "string"}},
-    "clusters.forecast": {"limit": PAGE["limit"], "after": {"type": "string"}},
+    "clusters.forecast": {"limit": {**PAGE["limit"], "maximum": 1000}, "after": {"type": "string"}},
     "events.stream": {
         "follow": {"type": "boolean"},
         "after": {"type": "integer", "minimum": 0, "maximum": LARGEST},

@@ -8,6 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from rainbow.api.pauses import park, waited
 from rainbow.api.wire import (
+    count_in_query,
     flag,
     number_of,
     read_json,
@@ -40,10 +41,8 @@ def listing_nodes() -> Any:
 @nodes.get("/summary")
 def summary() -> Any:
     """Count what all clusters have; name those that need their operator first, and why."""
-    text = request.args.get("top", "40")
-    if not text.isdecimal() or int(text[:9]) > forecasts.MOST_JOBS:
-        raise RequestError(f"top must be between 0 and {forecasts.MOST_JOBS}", pointer="/top")
-    return jsonify(fleet.written(fleet.summary(service(), who(), int(text))))
+    top = count_in_query("top", 40, forecasts.MOST_JOBS, least=0)
+    return jsonify(fleet.written(fleet.summary(service(), who(), top)))
 
 
 @nodes.get("/series")
@@ -333,10 +332,8 @@ def forecast(name: str) -> Any:
     `age`, `cut` (why plans end where they do: all, plans, seconds, horizon, stuck), `fault` (why there is none),
     `jobs` (`start`, `end`, `low`, `high`, `how`, `text`), and `room`, what is left free.
     """
-    asking, text = who(), request.args.get("limit", "100")
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= forecasts.MOST_JOBS:
-        raise RequestError(f"limit must be between 1 and {forecasts.MOST_JOBS}", pointer="/limit")
-    return jsonify(forecasts.of_cluster(service(), asking, name, int(text), request.args.get("after")))
+    asking, limit = who(), count_in_query("limit", 100, forecasts.MOST_JOBS)
+    return jsonify(forecasts.of_cluster(service(), asking, name, limit, request.args.get("after")))
 
 
 @clusters.get("/<name>/forecast/accuracy")

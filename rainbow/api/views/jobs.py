@@ -8,7 +8,20 @@ from typing import Any
 from flask import Blueprint, jsonify, request
 
 from rainbow.api.problems import body_of
-from rainbow.api.wire import check, flag, list_of, number_of, read_jobspec, read_mapping, service, timed, tokens, who
+from rainbow.api.wire import (
+    MOST_DIGITS,
+    check,
+    count_in_query,
+    flag,
+    list_of,
+    number_of,
+    read_jobspec,
+    read_mapping,
+    service,
+    timed,
+    tokens,
+    who,
+)
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
@@ -24,7 +37,6 @@ from rainbow.store.credentials import digest
 from rainbow.store.pages import COUNTED, Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
-MOST_DIGITS = 9  # of a number in a query
 SECONDS = 2.0  # that an optimal assignment may take, unless said
 COMMON = (
     "selector",
@@ -208,7 +220,7 @@ def counts() -> Any:
 def _filter(asking: Caller) -> Filter:
     arguments = request.args
     _choice("sort", ("newest", "oldest"))
-    limit = _limit(arguments.get("limit", "100"))
+    limit = count_in_query("limit", 100, service().settings.limits.listed)
     return job_queries.job_filter(asking, arguments, arguments.get("cursor"), limit)
 
 
@@ -218,13 +230,6 @@ def _choice(name: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise RequestError(f"{name} must be one of {', '.join(allowed)}", pointer=f"/{name}")
     return value
-
-
-def _limit(text: str) -> int:
-    most = service().settings.limits.listed
-    if not text.isdecimal() or not 1 <= int(text[:MOST_DIGITS]) <= most:
-        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
-    return int(text)
 
 
 def _named(job_id: str) -> tuple[Caller, str]:
@@ -241,8 +246,8 @@ def show(job_id: str) -> Any:
     tasks, or `limit`; `next` is the index to pass as `after`, null on the last page. `counts` has the tasks by
     state.
     """
-    limit, after = request.args.get("limit"), request.args.get("after")
-    most = None if limit is None else _limit(limit)
+    after, listed = request.args.get("after"), service().settings.limits.listed
+    most = count_in_query("limit", listed, listed)
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
         raise RequestError("after must be the index of a task", pointer="/after")
     return jsonify(timed(lifecycle.show(service(), *_named(job_id), None if after is None else int(after), most)))
