@@ -6,11 +6,12 @@ Lengths are learned from what has ended at each cluster. Moves are looked for ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import inf
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from benchmarks.accuracy import Learned
 from benchmarks.simulating import TRACES
 from benchmarks.timing import heading, row
-from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, length_of, stacked
+from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, length_of, ratios, stacked
 from rainbow.forecast.lengths import Known
 from rainbow.jobspec import Request
 from rainbow.scheduling import GangView, JobView
@@ -78,9 +79,13 @@ class Forecasting(Site):
             self.made = forecast(view, self.policy, self.learned, (), Bounds())
         return self.made
 
+    elsewhere: Callable[[Arrival], float | None]
+
     def seconds(self, one: Arrival) -> float:
-        """Predict how long a job runs here."""
-        return length_of(Known(self.learned.recent), self.learned._key(one.id), one.limit).seconds
+        """Predict how long a job runs here: by runs like it here, else elsewhere, as the server does."""
+        found = length_of(Known(self.learned.recent), self.learned._key(one.id), one.limit)
+        told = None if found.source == "name" else self.elsewhere(one)
+        return found.seconds if told is None else min(told, one.limit or inf)
 
     def book(self, one: Arrival, end: float) -> None:
         """Take a job out of the room until the next forecast."""
@@ -112,6 +117,18 @@ class Routing(Simulation):
             lengths = Faster(self.lengths, SHAPES[name][1])
             self.sites[name] = Forecasting(site.compiled, world, self.now, lengths, site.watch)
             self.sites[name].learned = Learned(known)
+            self.sites[name].elsewhere = partial(self.elsewhere, name)
+
+    def elsewhere(self, name: str, one: Arrival) -> float | None:
+        """Predict by the clusters that have run jobs like it, each by the ratio of its speed to this one's."""
+        recent = {other: site.learned.recent for other, site in self.sites.items()}
+        key = self.sites[name].learned._key(one.id)
+        keys = {key for runs in recent.values() for key in runs if key.slots}
+        medians = [{other: median(runs[each]) for other, runs in recent.items() if each in runs} for each in keys]
+        seen = [
+            median(runs[key]) * ratios(medians, other).get(name, 1.0) for other, runs in recent.items() if key in runs
+        ]
+        return median(seen) if seen else None
 
     def ends(self, one: Arrival) -> dict[str, float]:
         """Return when a job would end at each cluster."""

@@ -81,20 +81,42 @@ def test_a_job_cannot_say_when_it_would_end(api: Api, four: list[Cluster]) -> No
     assert "ignored job parameter eta.finish: jobs cannot set this variable" in told
 
 
-def test_lengths_that_were_learned_move_jobs(api: Api, four: list[Cluster], clock: Clock) -> None:
-    """Runs that took a minute of their hour make the next one short, wherever it goes."""
-    ash = four[0]
-    submit(api, [ash], wide(8, 3_600), name="train", requestor="ann")
-    [offer] = ash.take()
-    ash.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
-    clock.now += 60
-    ash.end(offer)
+def ran(api: Api, cluster: Cluster, name: str, seconds: float, clock: Clock) -> None:
+    """Let a job run so long on a cluster."""
+    alive(cluster)
+    submit(api, [cluster], wide(8, 3_600), name=name, requestor="ann")
+    [offer] = cluster.take()
+    cluster.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    clock.now += seconds
+    cluster.end(offer)
+
+
+def ends(api: Api, four: list[Cluster]) -> dict[str, float]:
+    """Submit a job, and return in how many seconds it would have ended on each cluster."""
     for one in four:
         alive(one)
     forecast(api)
     submit(api, four, wide(8, 3_600), name="train", requestor="ann")
     states = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
-    assert {state["eta.finish"] for state in states.values()} == {clock.now + 60}
+    return {name: state["eta.finish"] - api.service.clock() for name, state in states.items()}
+
+
+def test_lengths_that_were_learned_move_jobs(api: Api, four: list[Cluster], clock: Clock) -> None:
+    """Runs that took a minute of their hour make the next one short, wherever it goes."""
+    ran(api, four[0], "train", 60, clock)
+    assert set(ends(api, four).values()) == {60}
+
+
+def test_a_job_known_on_a_slow_cluster_only_is_expected_sooner_on_a_fast_one(
+    api: Api, four: list[Cluster], clock: Clock
+) -> None:
+    """Two other jobs ran on ash and elm, on elm three times as fast; on fir and oak nothing ever ran."""
+    ash, elm = four[:2]
+    for name, seconds in (("survey", 90.0), ("model", 600.0)):
+        ran(api, ash, name, seconds, clock)
+        ran(api, elm, name, seconds / 3, clock)
+    ran(api, ash, "train", 300, clock)
+    assert ends(api, four) == {"ash": 300, "elm": pytest.approx(100), "fir": 300, "oak": 300}
 
 
 def test_without_a_forecast_a_cluster_is_not_known_and_selection_still_places(api: Api) -> None:

@@ -1,12 +1,13 @@
 """Predicted lengths: the last runs like it, the widest key that has any, never beyond the limit."""
 
-from math import exp, inf
+from math import exp, inf, log
+from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.forecast import Key, Known, left, length_of
+from rainbow.forecast import Key, Known, left, length_of, ratios
 
 KEY = Key("oak", "ann", "train", "epoch", 4)
 NONE = Known({})
@@ -73,3 +74,22 @@ def test_band_is_conformal_on_the_clusters_own_ratios():
 )
 def test_what_is_left_of_a_run_is_what_longer_ones_had_left(runs, ran, limit, more):
     assert left(known(*runs) if runs else NONE, KEY, ran, limit) == more
+
+
+CLUSTERS = ("ash", "elm", "oak")
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(CLUSTERS), st.floats(0.1, 1e6)), max_size=8))
+def test_ratio_of_two_clusters_is_the_median_over_the_keys_that_both_have_run(medians):
+    for here in CLUSTERS:
+        found = ratios(medians, here)
+        for there in CLUSTERS:
+            common = [key for key in medians if here in key and there in key]
+            assert (there in found) == bool(common)
+            if common:
+                assert log(found[there]) == pytest.approx(median(log(key[there] / key[here]) for key in common))
+                assert found[there] * ratios(medians, there)[here] == pytest.approx(1)
+
+
+def test_runs_of_no_time_say_nothing_of_a_clusters_speed():
+    assert ratios([{"ash": 0.0, "elm": 5.0}, {"ash": 4.0, "elm": 0.0}], "ash") == {"ash": 1.0}

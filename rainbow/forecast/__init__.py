@@ -2,7 +2,7 @@
 
 from rainbow.forecast.eta import Rooms, eta, stacked
 from rainbow.forecast.forecast import Ahead, Bounds, Expected, Forecast, ahead, band, corrected, forecast, score
-from rainbow.forecast.lengths import UNKNOWN, Key, Known, Length, left, length_of
+from rainbow.forecast.lengths import UNKNOWN, Key, Known, Length, left, length_of, ratios
 from rainbow.forecast.one_pass import one_pass
 from rainbow.forecast.room import Room, Use, read_room, room_of
 from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
@@ -29,6 +29,7 @@ __all__ = [
     "left",
     "length_of",
     "one_pass",
+    "ratios",
     "read_room",
     "room_of",
     "score",

@@ -9,7 +9,7 @@ next one takes in 7 of 10 cases; the limit does in 1 or 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, floor, inf, log
 from statistics import median
@@ -96,6 +96,23 @@ def _runs(known: Known, key: Key) -> tuple[Sequence[float], str]:
         if runs := known.recent.get(level):
             return runs[-RUNS:], source
     return (), "limit"
+
+
+def ratios(medians: Iterable[Mapping[str, float]], cluster: str) -> dict[str, float]:
+    """Return {other cluster: how many times as long runs take there}, by the keys that both have run.
+
+    `medians` has the seconds of each key by cluster. The median is one of logarithms: there and back is 1.
+
+    >>> ratios([{"slow": 60.0, "fast": 20.0}, {"slow": 80.0, "fast": 40.0}, {"slow": 9.0, "fast": 3.0}], "slow")
+    {'slow': 1.0, 'fast': 0.3333333333333333}
+    """
+    found: dict[str, list[float]] = {}
+    for by_cluster in medians:
+        here = by_cluster.get(cluster, 0.0)
+        for other, there in by_cluster.items() if here > 0 else ():
+            if there > 0:
+                found.setdefault(other, []).append(log(there / here))
+    return {other: exp(median(logarithms)) for other, logarithms in found.items()}
 
 
 def quantiles(scores: Sequence[float], cover: float) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
+from statistics import median
 from typing import Any
 
 import sqlalchemy as sa
@@ -160,6 +161,16 @@ def everywhere(connection: sa.Connection, keys: Iterable[Key]) -> dict[str, dict
     for row in _found(connection, {digest(key) for key in keys}):
         found.setdefault(row.key, {})[row.cluster_id] = _floats(row.recent)
     return found
+
+
+def medians(connection: sa.Connection, cluster_id: str, most: int) -> list[dict[str, float]]:
+    """Return {cluster id: median seconds} of each of the keys that a cluster ran last, but of the one of all runs."""
+    own = (lengths.c.cluster_id == cluster_id, lengths.c.key != digest(Key(cluster_id)))
+    query = sa.select(lengths.c.key).where(*own).order_by(lengths.c.at.desc(), lengths.c.key).limit(most)
+    found: dict[str, dict[str, float]] = {}
+    for row in _found(connection, set(connection.execute(query).scalars())):
+        found.setdefault(row.key, {})[row.cluster_id] = median(_floats(row.recent))
+    return list(found.values())
 
 
 def _found(connection: sa.Connection, names: Collection[str], *which: sa.ColumnElement[bool]) -> list[Any]:

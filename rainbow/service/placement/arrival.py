@@ -6,7 +6,7 @@ the decision like any state. The chosen cluster's room has the job booked before
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rainbow.forecast import Key, read_room
+from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.room import Floats
 from rainbow.lru_cache import LruCache
 from rainbow.scheduling import SlotsView
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 MOST = 4_096  # shapes that are remembered
 FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
 OLDEST = 600.0  # seconds: older ones are not read
+COMMON = 50  # keys of a cluster that its speed is compared by
+COMPARED = 5  # clusters that have run a job most often: the others are judged by them
+COMPARED_AGAIN = 600.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,13 @@ class Arriving:
                 self.outlook.book(Booking(self.now, cluster_id, self.ask, start, finish))
 
 
+class Ratios(LruCache[str, tuple[float, Mapping[str, float]]]):
+    """How many times as long runs take on other clusters, by cluster, and when that was worked out."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST)
+
+
 class Shapes(LruCache[Any, tuple[SlotsView, ...]]):
     """Slots by amounts of the last requests, by request and cluster."""
 
@@ -125,7 +135,7 @@ def arrivals(
     """Say when a job would start and end on each candidate ({cluster id: name}, in their order)."""
     ask, outlook = _ask(service, job, candidates), service.state(Outlook)
     _follow(service, connection, outlook)
-    now, seconds = service.clock(), _seconds(connection, outlook, job, ids)
+    now, seconds = service.clock(), _seconds(service, connection, outlook, job, ids)
     return Arriving(outlook, ask, ids, outlook.ask(ids, ask, seconds, now), now)
 
 
@@ -181,22 +191,44 @@ def _slots(service: Service, entry: RegisteredCluster, request: Any) -> tuple[Sl
 # ── how long it runs ──
 
 
-def _seconds(connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Mapping[str, str]) -> Floats:
-    """Predict how long a job runs on each cluster: by runs like it there, else anywhere, else by who asks, or all."""
+def _seconds(
+    service: Service, connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Mapping[str, str]
+) -> Floats:
+    """Predict how long a job runs on each cluster: by runs like it there, elsewhere, by who asks, or by all."""
     limit = float(job.wanted.request.duration)
     named, asked = (statistics.digest(key) for key in job.keys)
     known = statistics.everywhere(connection, job.keys)
     alike, others = known.get(named, {}), known.get(asked, {})
-    anywhere = median(map(median, alike.values())) if alike else None
     whole, limits = outlook.limits(ids)
     limits = np.where(limit > 0, limit, limits)
     with np.errstate(invalid="ignore"):
         seconds = np.where(np.isfinite(whole), whole, np.where(limits > 0, limits / 2, inf))
-    if anywhere is not None:
-        seconds[:] = anywhere
-    for row, cluster_id in enumerate(ids if alike or others else ()):
-        if cluster_id in alike:
-            seconds[row] = median(alike[cluster_id])
-        elif anywhere is None and cluster_id in others:
-            seconds[row] = median(others[cluster_id])
+    if alike and not alike.keys() >= ids.keys():
+        seconds = _elsewhere(service, connection, alike, ids)
+    runs = alike if alike else others
+    for row, cluster_id in enumerate(ids if runs else ()):
+        if cluster_id in runs:
+            seconds[row] = median(runs[cluster_id])
     return np.where(limits > 0, np.minimum(seconds, limits), seconds)
+
+
+def _elsewhere(
+    service: Service, connection: sa.Connection, alike: Mapping[str, Sequence[float]], ids: Iterable[str]
+) -> Floats:
+    """Predict how long a job runs where nothing like it has run: as elsewhere, by the ratio of their speeds."""
+    seen = sorted(alike, key=lambda one: (-len(alike[one]), one))[:COMPARED]
+    rows = []
+    for cluster_id in seen:
+        ratio = _ratios(service, connection, cluster_id)
+        rows.append([median(alike[cluster_id]) * ratio.get(one, 1.0) for one in ids])
+    found: Floats = np.median(np.array(rows), axis=0)
+    return found
+
+
+def _ratios(service: Service, connection: sa.Connection, cluster_id: str) -> Mapping[str, float]:
+    kept, now = service.state(Ratios), service.monotonic()
+    at, found = kept.get(cluster_id) or (-inf, {})
+    if now >= at + COMPARED_AGAIN:
+        found = ratios(statistics.medians(connection, cluster_id, COMMON), cluster_id)
+        kept.put(cluster_id, (now, found))
+    return found
