@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from rainbow.cli import main
 from rainbow.client import Client
+from rainbow.text import rfc3339
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
 from tests.ports import free_port
@@ -185,3 +186,43 @@ def test_server_prints_the_timeline_at_every_step_if_asked(tmp_path):
 
 
 TASKS = [{"command": ["true"], "resources": "work"}]
+
+
+def test_a_maintenance_requeues_real_tasks_at_its_begin_and_reopened_lets_them_start_again(place, tmp_path):
+    pids = {name: tmp_path / name for name in ("one", "two")}
+    say = 'echo $$ >> "$1"; exec sleep 600'
+    jobs = [
+        place.submit("-N", "1", "-c", "2", "--cluster", "oak", "--", "sh", "-c", say, "say", str(pids[name]))
+        for name in pids
+    ]
+    until(lambda: all(path.exists() and path.read_text() for path in pids.values()))
+    begin = rfc3339(time.time() + 3)
+    asked = (
+        "reserve",
+        "maintenance",
+        "n0",
+        "--cluster",
+        "oak",
+        "--start",
+        begin,
+        "-t",
+        "1h",
+        "--at-begin",
+        "requeue",
+    )
+    made = place.json(*asked)
+    (task,) = made["must_end"]
+    stopped = jobs.index(task.rpartition("-")[0])
+    assert place.json("reserve", "show", made["id"], "--cluster", "oak")["must_end"] == [task]
+
+    def states() -> list[str]:
+        return [place.json("job", "show", job)["state"] for job in jobs]
+
+    until(lambda: place.json("job", "show", jobs[stopped])["tasks"][0]["state"] == "WAITING")
+    assert states()[1 - stopped] == "RUNNING"
+    pid = int(list(pids.values())[stopped].read_text())
+    assert not Path(f"/proc/{pid}").exists()
+    assert place.json("reserve", "show", made["id"], "--cluster", "oak")["must_end"] == []
+    place("reserve", "reopen", made["id"], "--cluster", "oak")
+    until(lambda: len(list(pids.values())[stopped].read_text().split()) == 2)
+    assert states() == ["RUNNING", "RUNNING"]

@@ -34,6 +34,7 @@ PLACES = [
     (mirror, "_look_at_dependents"),
     (scheduler_step, "lose_the_silent"),
     (liveness, "end_quarantine"),
+    (scheduler_step, "empty_for_maintenance"),
     (scheduler_step, "stop_the_overdue"),
     (scheduler_step, "frozen"),
     (scheduler_step, "check_plan"),

@@ -314,6 +314,83 @@ def test_a_preview_of_maintenance_lists_what_is_in_the_way_and_makes_nothing(api
     assert len(api.good("GET", "/v1/clusters/oak/reservations", None, oak.secret)["reservations"]) == 1
 
 
+def shown(api, oak, made, key=None):
+    return api.good("GET", f"/v1/clusters/oak/reservations/{made['id']}", None, key or oak.secret)
+
+
+def test_shown_again_a_maintenance_lists_what_is_in_its_way_then(api, oak, clock):
+    endless, long_ = submit(api, oak, 0), submit(api, oak, 500)
+    offers = {offer["job"]: offer for offer in oak.take()}
+    made = maintain(api, oak, clock)
+    listed = {"must_end", "promised", "reservations"}
+    assert {key: shown(api, oak, made)[key] for key in listed} == {key: made[key] for key in listed}
+    assert not listed & shown(api, oak, made, oak.token).keys()  # other people's tasks
+    oak.end(offers[long_])
+    assert shown(api, oak, made)["must_end"] == [f"{endless}-0"]
+    clock.now += 801
+    assert shown(api, oak, made)["state"] == "over"
+    assert "must_end" not in shown(api, oak, made)
+
+
+def test_shown_again_a_reservation_lists_the_tasks_without_room_beside_it(api, oak, clock):
+    endless = [submit(api, oak, 0, cores=cores) for cores in (1, 2)]
+    oak.take()
+    made = reserve(api, oak, body(clock, requestor="ann"))
+    assert sorted(made["must_end"]) == sorted(f"{job}-0" for job in endless)
+    assert sorted(shown(api, oak, made)["must_end"]) == sorted(made["must_end"])
+    small = {**body(clock, 1_000, nodes=1), "jobspec": wide(1, 1)}
+    beside = reserve(api, oak, small)
+    assert beside["must_end"] == shown(api, oak, beside)["must_end"] == []
+
+
+@pytest.mark.parametrize(("at_begin", "after"), [("requeue", "WAITING"), ("cancel", "CANCELED"), (None, "RUNNING")])
+def test_what_still_runs_when_a_maintenance_begins_ends_as_was_asked(api, oak, clock, at_begin, after):
+    one_node, beside = submit(api, oak, 0), submit(api, oak, 0)
+    offers = {offer["job"]: offer for offer in oak.take()}
+    for offer in offers.values():
+        oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    (worker,) = offers[one_node]["placement"]
+    made = maintain(api, oak, clock, [worker], name="bios", **({"at_begin": at_begin} if at_begin else {}))
+    assert made.get("at_begin") == shown(api, oak, made).get("at_begin") == at_begin
+    refs = {job: {"id": offer["id"], "attempt": 1} for job, offer in offers.items()}
+    for seconds, stopped in ((99, []), (2, [refs[one_node]] if at_begin else [])):
+        clock.now += seconds
+        oak.say("heartbeat", running=list(refs.values()))
+        step(api.service, "oak")
+        told = oak.say("heartbeat", running=list(refs.values()))["stop"]
+        assert [{"id": ref["id"], "attempt": ref["attempt"]} for ref in told] == stopped
+    if at_begin:
+        assert show(api, oak, one_node)["tasks"][0]["detail"] == "maintenance bios has begun"
+        oak.end(offers[one_node], result="stopped", exit_code=None)
+    assert oak.take() == []  # nothing starts there
+    states = {job: show(api, oak, job)["tasks"][0]["state"] for job in (one_node, beside)}
+    assert states == {one_node: after, beside: "RUNNING"}
+    oak.end(offers[beside])
+    assert [offer["job"] for offer in oak.take()] == ([one_node] if at_begin == "requeue" else [])
+
+
+def test_of_a_gang_all_tasks_end_with_the_one_in_maintenance(api, oak, clock):
+    spec = jobspec(2)
+    slot = {"type": "slot", "count": 1, "with": [{"type": "core", "count": 2}]}
+    spec["resources"] = [{**slot, "label": "a"}, {**slot, "label": "b"}]
+    spec["tasks"] = [{"command": ["true"], "slot": label, "count": {"per_slot": 1}} for label in "ab"]
+    job = api.good("POST", "/v1/jobs", {"jobspec": spec}, oak.token)["id"]
+    offers = oak.take()
+    assert len({*offers[0]["placement"], *offers[1]["placement"]}) == 2
+    maintain(api, oak, clock, "n0", start=at(clock, 0), at_begin="requeue")
+    step(api.service, "oak")
+    assert [task["state"] for task in show(api, oak, job)["tasks"]] == ["STOPPING", "STOPPING"]
+
+
+def test_what_no_agent_has_is_taken_back_when_a_maintenance_begins(api, oak, clock):
+    job = submit(api, oak, 0)
+    step(api.service, "oak")
+    assert show(api, oak, job)["tasks"][0]["state"] == "ASSIGNED"
+    maintain(api, oak, clock, start=at(clock, 0), at_begin="requeue")
+    step(api.service, "oak")
+    assert show(api, oak, job)["tasks"][0]["state"] == "WAITING"
+
+
 def test_maintenance_is_the_clusters_own_to_make_and_to_end(api, oak, clock):
     asked = {"workers": ["n0"], "start": at(clock, 100), "duration": 50}
     path = "/v1/clusters/oak/reservations"

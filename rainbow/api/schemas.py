@@ -439,6 +439,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("requestor", "login"), _or_null(SOME)),
         requestors=_or_null(_list(SOME, 1_000)),
         name=_or_null({"type": "string", "maxLength": 100}),
+        at_begin=_or_null({"enum": ["requeue", "cancel"]}),
     )
     | {"oneOf": [LASTING, {"required": ["start", "end"], "properties": FROM_TO}], **EITHER},
     "Supposition": _closed(

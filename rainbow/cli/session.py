@@ -86,8 +86,8 @@ _registration = [
 ]
 
 
-def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command a `client` that asks with submit tokens."""
+def with_tokens(command: Callable[..., Any], *, and_secret: bool = False) -> Callable[..., Any]:
+    """Give the command a `client` that asks with submit tokens; `and_secret`: with that of its `cluster`, too."""
 
     @functools.wraps(command)
     def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
@@ -96,7 +96,8 @@ def with_tokens(command: Callable[..., Any]) -> Callable[..., Any]:
         words = words or lines(token_file)
         secret = [] if words else _environment("RAINBOW_SECRET")  # it may look at what a token may
         tokens = words or list(filter(_is_admin, secret)) or saved.tokens or secret
-        return command(_client(url or saved.url, tokens), **rest)
+        own = saved.secret(rest["cluster"]) if and_secret and not words else None
+        return command(_client(url or saved.url, [*tokens, *([own] if own else [])]), **rest)
 
     return _add(run, [*_server, *_token])
 

@@ -343,7 +343,10 @@ class Client(Waiting, Figures):
     def maintain(
         self, cluster: str, workers: str | Sequence[str], *, preview: bool = False, **when: str | float | None
     ) -> dict[str, Any]:
-        """Let nothing run on workers for a time; `when`: as of `reserve`; `preview`: list what is in the way."""
+        """Let nothing run on workers for a time; `when`: as of `reserve`; `preview`: list what is in the way.
+
+        `at_begin="requeue"` or `"cancel"` ends what still runs there then; without it, tasks run on.
+        """
         body = {"workers": workers if isinstance(workers, str) else list(workers)} | given(**when)
         query = given(preview="true" if preview else None)
         return self._object("POST", of_cluster(cluster, "reservations"), body, query=query, repeatable=preview)

@@ -3,13 +3,15 @@
 The cluster's secret sees and ends all of them; a submit token those of the requestors it may act for, and it sees
 those they may run in. A reservation is made in the cluster's turn, like a step: two never get the same space.
 Maintenance is a reservation of whole workers for no job, by the cluster's secret alone. It is made whatever runs or
-is reserved there: what has to end or to move before it begins is listed, and a preview lists it beforehand.
+is reserved there: what has to end or to move before it begins is listed, and a preview lists it beforehand. What
+still runs then runs on, unless `at_begin` says that the cluster's steps requeue or cancel it.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.jobspec import Request
+    from rainbow.scheduling.snapshot import Placement
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.step_lock import Turn
@@ -71,7 +74,7 @@ def create(
         if kept.placement is None or frozen is None:
             raise Refused(f"no room for this reservation on cluster {name}: {kept.text}", cluster=name)
         made = _record(service, record, owner, body, kept)
-        told = _shown(service, record, made) | {"must_end": list(kept.ends)} | _in_the_way(frozen, made)
+        told = _shown(service, record, made) | _in_the_way(frozen, made) | {"must_end": list(kept.ends)}
         if preview:
             return {**told, "id": None}
         with turn.write() as connection:
@@ -96,7 +99,15 @@ def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[
     """Show one."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        return _shown(service, record, _visible(connection, who, record, reservation_id))
+        found = _visible(connection, who, record, reservation_id)
+    told = _shown(service, record, found)
+    owns = who.admin or record.id in who.secrets
+    may_end = owns or (not found.maintenance and who.speaks_for(record.id, found.requestor))
+    if found.end <= service.clock() or not may_end:
+        return told
+    with mirrored(service, service.entry(record)) as mirror:
+        frozen = take_snapshot(service, mirror)
+    return told | _in_the_way(frozen, found) if frozen else told
 
 
 def delete(service: Service, who: Caller, name: str, reservation_id: str) -> None:
@@ -212,15 +223,28 @@ def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, s
         raise ValueRefused(named, pointer="/workers")
     begin = frozen.view.now if start is None else start
     held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
-    there = [run for run in frozen.view.runs if held.keys() & run.placement.keys()]
-    ends = tuple(run.task for run in there if not run.until or run.until > begin)
-    return Kept(held, begin, begin + seconds, ends=ends)
+    return Kept(held, begin, begin + seconds, ends=tuple(_must_end(frozen, held, begin)))
+
+
+def _must_end(frozen: Frozen, held: Placement, begin: float) -> Iterator[str]:
+    """Yield the tasks that may still run when space is to be free, on workers that have too little beside them."""
+    still = [run for run in frozen.view.runs if not run.until or run.until > begin]
+    left = {worker: Counter(frozen.placing.capacity.get(worker, {})) for worker in held}
+    left[""] = Counter(frozen.view.consumables)
+    for run in frozen.view.runs:
+        left[""].update(run.placement.get("", {}))
+    for run in still:
+        for worker in run.placement.keys() & left.keys():
+            left[worker].subtract(run.placement[worker])
+    lacking = {worker for worker, amounts in held.items() if any(left[worker][k] < n for k, n in amounts.items())}
+    yield from (run.task for run in still if lacking & run.placement.keys())
 
 
 def _in_the_way(frozen: Frozen, made: ReservationRecord) -> dict[str, Any]:
-    """Say what maintenance takes space from beside running tasks: promised starts and reservations."""
+    """Say which tasks must end before; of maintenance also which promised starts and reservations lose space."""
+    ends = {"must_end": list(_must_end(frozen, made.placement, made.start))}
     if not made.maintenance:
-        return {}
+        return ends
     space = made.placement.keys()
     promised = {
         one.job
@@ -230,9 +254,9 @@ def _in_the_way(frozen: Frozen, made: ReservationRecord) -> dict[str, Any]:
     others = [
         one.id
         for one in frozen.view.reservations
-        if one.start < made.end and one.end > made.start and space & one.placement.keys()
+        if one.id != made.id and one.start < made.end and one.end > made.start and space & one.placement.keys()
     ]
-    return {"promised": sorted(promised), "reservations": others}
+    return {**ends, "promised": sorted(promised), "reservations": others}
 
 
 def _admit(
@@ -262,6 +286,7 @@ def _record(
         created_at=service.clock(),
         name=body.get("name") or "",
         maintenance=maintenance,
+        at_begin=(body.get("at_begin") or "") if maintenance else "",
     )
 
 
@@ -297,6 +322,7 @@ def _shown(service: Service, record: ClusterRecord, one: ReservationRecord) -> d
         "placement": one.placement,
         **({"units": units} if units else {}),
         "maintenance": one.maintenance,
+        **({"at_begin": one.at_begin} if one.at_begin else {}),
         "created_at": _written(one.created_at),
     }
 

@@ -30,6 +30,7 @@ class ReservationRecord:
     created_at: float
     name: str = ""
     maintenance: bool = False
+    at_begin: str = ""  # of maintenance: requeue or cancel what still runs then; empty: it runs on
 
 
 _COLUMNS = [reservations.c[column.name] for column in fields(ReservationRecord)]

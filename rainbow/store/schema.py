@@ -467,6 +467,7 @@ reservations = sa.Table(
     *(sa.Column(name, TIME, nullable=False) for name in ("start", "end", "created_at")),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("maintenance", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("at_begin", WORD, nullable=False, server_default=""),  # requeue, cancel: what still runs then
 )
 
 promises = sa.Table(

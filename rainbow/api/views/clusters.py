@@ -370,7 +370,8 @@ def create(name: str) -> Any:
     `start` may be left out: as soon as there is room. 422 lists every worker's reason if there is no room. With
     `workers` (a list or a hostlist) in place of `jobspec` nothing starts there that would still run then; needs the
     cluster's secret. `must_end` lists tasks to end before, `promised` the jobs whose promised starts break,
-    `reservations` those that lose workers. With `preview=true` nothing is made.
+    `reservations` those that lose workers. With `at_begin` (`requeue` or `cancel`) the server ends what still runs
+    on these workers then; without it, tasks run on. With `preview=true` nothing is made.
     """
     asking, preview = who(), flag("preview")
     made = service_reservations.create(service(), asking, name, read_mapping("Reservation"), preview=preview)
@@ -388,7 +389,7 @@ def list_reservations(name: str) -> Any:
 
 @reservations.get("/<reservation_id>", endpoint="show")
 def show_reservation(name: str, reservation_id: str) -> Any:
-    """Show a reservation."""
+    """Show a reservation; to those who may end it, with what is in its way now."""
     return jsonify(service_reservations.show(service(), who(), name, reservation_id))
 
 

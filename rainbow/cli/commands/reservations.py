@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,11 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
     help="Duration: seconds, or 10m, 2h, 1d, HH:MM:SS.",
 )
 @click.option("--name", help="Name of the maintenance.")
+@click.option(
+    "--at-begin",
+    type=click.Choice(["requeue", "cancel"]),
+    help="Requeue tasks, or cancel jobs, that still run there at the start. Default: they run on.",
+)
 @click.option("--preview", is_flag=True, help="List what is in the way, and make nothing.")
 @printer.output_option
 @with_secret
@@ -144,9 +150,9 @@ def _facts(one: Mapping[str, Any]) -> Table:
 @click.argument("reservation_id")
 @click.option("--cluster", required=True)
 @printer.output_option
-@with_tokens
+@partial(with_tokens, and_secret=True)
 def show(client: Client, reservation_id: str, cluster: str, output: str) -> None:
-    """Show one."""
+    """Show one; with what is in its way, if you may delete it."""
     found = client.reservation(cluster, reservation_id)
     printer.show(output, found, lambda console: console.print(_facts(found)))
 

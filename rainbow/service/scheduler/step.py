@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import ClusterRecord
+    from rainbow.store.reservations import ReservationRecord
     from rainbow.store.step_lock import Turn
 
 
@@ -90,6 +91,43 @@ def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> Non
         late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
         tasks.save_all(connection, [transition(task, StopOrdered(WHY), now) for task in late], now)
     service.tell(mirror.entry.id)
+
+
+def empty_for_maintenance(service: Service, mirror: Mirror) -> bool:
+    """End what still runs on workers whose maintenance has begun and asks for that; return whether anything did."""
+    now, entry = service.clock(), mirror.entry
+    if not mirror.booked:
+        return False
+    with service.store.read() as connection:
+        begun = [
+            one for one in reservations.of_cluster(connection, entry.id, now) if one.at_begin and one.start <= now
+        ]
+    found = dict(_in_maintenance(begun, mirror.booked.values())) if begun else {}
+    if not found:
+        return False
+    with service.store.write() as connection:
+        there = [task for task in tasks.get(connection, entry.id, found).values() if task.state in BOOKED]
+        stopped = [task for task in there if found[task.id].at_begin == "requeue"]
+        orders = [transition(task, StopOrdered(_text(found[task.id])), now) for task in stopped]
+        tasks.save_all(connection, orders, now)
+        for job, why in {task.job: _text(found[task.id]) for task in there if task not in stopped}.items():
+            end(connection, job, now, why)
+    service.tell(entry.id)
+    return True
+
+
+def _in_maintenance(
+    begun: Iterable[ReservationRecord], booked: Collection[Task]
+) -> Iterator[tuple[str, ReservationRecord]]:
+    """Yield the tasks of gangs that hold a worker in maintenance, those that stop already left out."""
+    gangs = {(t.job, t.gang): one for one in begun for t in booked if one.placement.keys() & t.placement.keys()}
+    for task in booked:
+        if task.state is not TaskState.STOPPING and (one := gangs.get((task.job, task.gang))):
+            yield task.id, one
+
+
+def _text(maintenance: ReservationRecord) -> str:
+    return f"maintenance {maintenance.name or maintenance.id} has begun"
 
 
 T = TaskState
@@ -178,6 +216,7 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
     elif not away and move_to_sooner(service, mirror):
         wrote = True
     wrote = recall(service, mirror, record) or wrote
+    wrote = empty_for_maintenance(service, mirror) or wrote
     return stop_the_overdue(service, mirror) or wrote
 
 
