@@ -1,15 +1,19 @@
-"""Natural order of names, counts in English, and the word that was probably meant."""
+"""Natural order of names, counts in English, the word that was probably meant, and tables for notebooks."""
 
 from __future__ import annotations
 
 import difflib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import isfinite
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import pandas
+
 
 _DIGITS = re.compile(r"(\d+)")
 
@@ -108,3 +112,15 @@ def rfc3339(seconds: float) -> str | None:
     if not isfinite(seconds) or not 0 <= seconds <= LATEST:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def data_frame(rows: Iterable[Mapping[str, Any]], index: str) -> pandas.DataFrame:
+    """Return rows as a DataFrame with the index of this column; whole numbers stay whole where some are missing."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_frame requires pandas; run: pip install 'rainbow-scheduler[notebook]'") from error
+    listed = list(rows)
+    names = dict.fromkeys(name for row in listed for name in row)
+    table = pandas.DataFrame.from_records(listed, columns=[*names] or [index])
+    return table.convert_dtypes().set_index(index)

@@ -9,7 +9,7 @@ import pytest
 
 from rainbow.api import create_app
 from rainbow.graph import write_jgf
-from rainbow.testing import shapes
+from rainbow.testing import backends as shapes
 from tests.conftest import REGISTRATION, WHOLE_WORKERS
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -37,7 +37,7 @@ class Asking:
         return answer
 
     def register(self, name, shape, **more):
-        """Register a cluster of a shape (rainbow/testing/shapes.py) and return its {"token", "secret"}."""
+        """Register a cluster of a shape (rainbow/testing/backends.py) and return its {"token", "secret"}."""
         body = {"name": name, "graph": write_jgf(shapes.cluster(shape, name)), **more}
         answer = self("POST", "/v1/clusters", REGISTRATION, json=body)
         assert answer.status_code == 201, answer.get_data(as_text=True)

@@ -14,7 +14,7 @@ from rainbow.client import Client
 from rainbow.matching import Measure, measures, stated_units, worker_capacity
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
-from rainbow.scheduling.priority.config import base_units as units
+from rainbow.scheduling.priority.config import settings as units
 from rainbow.service import Service, Settings
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store

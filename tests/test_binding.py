@@ -14,7 +14,7 @@ from rainbow.agent.messages import run_of
 from rainbow.client import Client
 from rainbow.matching import Occupancy, numbered
 from rainbow.service.scheduler.step import step
-from rainbow.testing import shapes
+from rainbow.testing import backends as shapes
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.live import agent_of, rainbow_at
 from tests.test_end_to_end import until

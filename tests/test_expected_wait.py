@@ -8,7 +8,7 @@ import pytest
 
 from rainbow.agent.cluster_survey import survey
 from rainbow.agent.executors.slurm import status
-from rainbow.testing.runs import until
+from rainbow.testing.executors import until
 from tests.conftest import ADMIN, Api, grid, jobspec
 from tests.slurm import Slurm
 

@@ -16,7 +16,7 @@ import rainbow
 from rainbow.cli.output.decisions import draw_explained
 from rainbow.matching import Budget, Why, backends, shown_explained, smallest_change
 from rainbow.matching.explain.request_tree import sought
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
 from tests.test_smaller import levels

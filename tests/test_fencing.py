@@ -22,7 +22,7 @@ from rainbow.agent.executors.run import Result
 from rainbow.api import create_app
 from rainbow.client import Client
 from rainbow.service import Service
-from rainbow.testing.runs import ends, run_of
+from rainbow.testing.executors import ends, run_of
 from tests.agent_sites import PATH, Site, Watched, until
 from tests.keepers import end_of_marked, keepers
 from tests.live import http, rainbow_at, service_at, url_of

@@ -4,7 +4,7 @@ import rainbow
 from rainbow.jobspec import TaskSpec
 from rainbow.matching import backends
 from rainbow.scheduling import gangs, only, placements, processes, slots_of
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 
 RFC = """
 version: 1

@@ -21,7 +21,7 @@ import pytest
 from rainbow.client import Client, Problem
 from rainbow.errors import RainbowError
 from rainbow.jobspec.hostlist import expand_hosts
-from rainbow.testing import shapes
+from rainbow.testing import backends as shapes
 from tests.conftest import REGISTRATION
 from tests.growing import elastic, settings
 from tests.ports import free_port

@@ -10,7 +10,7 @@ import pytest
 
 from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.wards import Wards
-from rainbow.testing.runs import ends, run_of
+from rainbow.testing.executors import ends, run_of
 from tests.agent_sites import PATH, until
 from tests.keepers import alive, keepers
 

@@ -12,7 +12,7 @@ from rainbow.scheduling.gangs import loose_slots, slots_on
 from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import WorkerState
-from rainbow.testing.shapes import cluster as shaped
+from rainbow.testing.backends import cluster as shaped
 
 SHAPES = [
     "cluster(node*2(core*4,gpu*1))",

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
 from rainbow.graph import write_jgf
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 from tests.shell import HOSTILE
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ from rainbow.jobspec.quantities import quantity
 from rainbow.matching import backends, consumables, eligible_worker_classes, worker_capacity, worker_kinds
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import Workers, _walked
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 from tests import strategies
 from tests.conftest import examples
 

@@ -16,8 +16,8 @@ from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.run import Result
 from rainbow.agent.messages import run_of
 from rainbow.client import Client
-from rainbow.testing.runs import ends
-from rainbow.testing.runs import run_of as run
+from rainbow.testing.executors import ends
+from rainbow.testing.executors import run_of as run
 from tests import services
 from tests.agent_sites import PATH, Site, Watched
 from tests.conftest import Cluster, grid

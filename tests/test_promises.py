@@ -9,8 +9,7 @@ import pytest
 
 from rainbow.forecast import Length, VirtualCluster
 from rainbow.scheduling import GangView, JobView, Priority, SlotsView, Stop, check_plan
-from rainbow.scheduling.priority.config.base_units import in_base_units
-from rainbow.scheduling.priority.config.settings import check_settings
+from rainbow.scheduling.priority.config.settings import check_settings, in_base_units
 from rainbow.scheduling.priority.dispatch import Dispatch
 from rainbow.scheduling.priority.promises import GRACE, basis
 from rainbow.scheduling.snapshot import Promise

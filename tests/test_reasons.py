@@ -5,7 +5,7 @@ import pytest
 import rainbow
 from rainbow.errors import JobspecError
 from rainbow.matching import backends
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 
 HUNG = [{"at": "node0", "subsystem": "spack", "type": "package", "name": name} for name in ("cmake", "gcc", "zlib")]
 

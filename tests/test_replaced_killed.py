@@ -22,7 +22,7 @@ import pytest
 from rainbow.client import Client
 from rainbow.errors import TryLater
 from rainbow.service.placement.replacement import WHY
-from rainbow.testing.runs import until
+from rainbow.testing.executors import until
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.keepers import end_of_marked, keepers
 from tests.ports import free_ports

@@ -8,7 +8,7 @@ import yaml
 
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.scheduler.step import step
-from rainbow.testing import shapes
+from rainbow.testing import backends as shapes
 from tests.jobspecs import ROOT
 
 KNOWN = yaml.load((ROOT / "tests/cases/scheduler/occupied.yaml").read_text(), yaml.CSafeLoader)["cases"]

@@ -29,7 +29,7 @@ from rainbow.agent.executors.slurm.executor import HELPER, SlurmExecutor
 from rainbow.agent.executors.slurm.helper import answer
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch.request import NotCarriedError, carried
-from rainbow.testing.runs import ends, until
+from rainbow.testing.executors import ends, until
 from tests import services
 from tests.slurm import Slurm, rest_of
 from tests.slurm_accounting import accounted

@@ -20,7 +20,7 @@ from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import handover
 from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
-from rainbow.testing.runs import ends, run_of, until
+from rainbow.testing.executors import ends, run_of, until
 from tests.contract.executing import opened
 from tests.slurm import Slurm
 

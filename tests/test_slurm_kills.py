@@ -20,7 +20,7 @@ import pytest
 
 from rainbow.agent import Result, Run
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
-from rainbow.testing.runs import ends, until
+from rainbow.testing.executors import ends, until
 from tests.slurm import Slurm, slurm
 from tests.slurm_accounting import Accounted, accounted
 

@@ -22,7 +22,7 @@ from rainbow.jobspec.handover import handover
 from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, site_options
 from rainbow.scheduling import gangs
-from rainbow.testing.runs import until
+from rainbow.testing.executors import until
 from tests.slurm import Slurm, slurm
 
 CASES = yaml.load((Path(__file__).parent / "cases" / "slurm" / "requests.yaml").read_text(), yaml.CSafeLoader)

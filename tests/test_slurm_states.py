@@ -15,7 +15,7 @@ import pytest
 from rainbow.agent import Result, Run
 from rainbow.agent.executors.run import Ended
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
-from rainbow.testing.runs import until
+from rainbow.testing.executors import until
 from tests.slurm import Slurm, be_lively, slurm
 from tests.slurm_accounting import Accounted, accounted
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.matching import backends
 from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, edited, edits_of, smallest_change
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from rainbow.api.lanes import Lane
 from rainbow.api.places import Places
-from rainbow.testing.runs import until
+from rainbow.testing.executors import until
 from tests.conftest import ADMIN, grid, jobspec
 from tests.ports import free_port
 from tests.test_api_server import client, register, server

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 import rainbow
 from rainbow.matching import backends
 from rainbow.matching.model.verdict import Why
-from rainbow.testing.shapes import cluster
+from rainbow.testing.backends import cluster
 from tests import strategies
 from tests.conftest import examples
 from tests.test_matching import document, requests, shapes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rainbow.agent import Executor, Result, Run, open_executor
-from rainbow.testing.runs import ends, until
+from rainbow.testing.executors import ends, until
 
 
 @pytest.fixture(params=["", "state"])

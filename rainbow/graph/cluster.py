@@ -26,13 +26,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import GraphError
-from rainbow.frame import frame
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
 from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, derive_path, listed
 from rainbow.graph.validation import attributes, check_ends, check_vertices, top_down
 from rainbow.lazy import cached_property
-from rainbow.text import html_table, natural
+from rainbow.text import data_frame, html_table, natural
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -91,7 +90,7 @@ class Cluster:
             {"vertex": vertex, "parent": next(graph.predecessors(vertex), None), **fields}
             for vertex, fields in graph.nodes(data=True)
         )
-        return frame(rows, "vertex")
+        return data_frame(rows, "vertex")
 
     @property
     def _shown(self) -> list[tuple[str, int]]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from rainbow.frame import frame
-from rainbow.text import html_table
+from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:
     import random
@@ -71,7 +70,7 @@ class Choice:
             }
             for name, computed in values.items()
         )
-        return frame(rows, "cluster")
+        return data_frame(rows, "cluster")
 
     def about(self, names: Collection[str]) -> tuple[Step, ...]:
         """Return the steps with what they say of these clusters."""

@@ -3,20 +3,74 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 import pytest
 
-from rainbow.agent import Ended, Executor, Explains, Pending, Result, RunId, open_executor
+from rainbow.agent import Ended, Executor, Explains, Pending, Result, Run, RunId, open_executor
 from rainbow.agent.executors.interface import Warns
 from rainbow.agent.executors.local import GRACE, allowed
-from rainbow.agent.executors.run import TAIL, Run
-from rainbow.testing.runs import LEAVE_A_CHILD, PYTHON, end_of, ends, python, run_of, sleepers, until
+from rainbow.agent.executors.run import TAIL
+
+PYTHON = sys.executable
+LEAVE_A_CHILD = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
+
+
+def run_of(*command: str, task: str = "t1", **more: Any) -> Run:
+    """Return a run of a command; `more` are fields of Run."""
+    return replace(Run((task, 1), "job1", command), **more)
+
+
+def python(code: str, **more: Any) -> Run:
+    """Return a run of Python code."""
+    return run_of(PYTHON, "-c", code, **more)
+
+
+def ends(executor: Executor, count: int = 1, seconds: float = 60) -> Mapping[RunId, Ended]:
+    """Poll until `count` runs have ended; return their ends."""
+    found: dict[RunId, Ended] = {}
+    limit = time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < limit:
+        for end in executor.poll():
+            assert end.id not in found, "told twice"
+            found[end.id] = end
+        time.sleep(0.01)
+    assert len(found) == count
+    return found
+
+
+def end_of(executor: Executor, run: Run) -> Ended:
+    """Start a run and wait for its end."""
+    executor.start(run)
+    return ends(executor)[run.id]
+
+
+def until(true: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is true."""
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def sleepers(seconds: str) -> list[psutil.Process]:
+    """Return the processes `sleep SECONDS`."""
+    return [one for one in psutil.process_iter() if words_of(one) == ["sleep", seconds]]
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; empty for a zombie."""
+    try:
+        return [] if process.status() == psutil.STATUS_ZOMBIE else process.cmdline()
+    except psutil.Error:
+        return []
+
 
 BY_RANK = """
 import os, sys, time

@@ -11,7 +11,7 @@ import pytest
 from rainbow.agent import Executor, Result, executors
 from rainbow.agent.executors.local import LocalExecutor, Tail, allowed
 from rainbow.testing import ExecutorContract
-from rainbow.testing.runs import end_of, ends, python, run_of
+from rainbow.testing.executors import end_of, ends, python, run_of
 from tests.contract.executing import NAMES
 
 

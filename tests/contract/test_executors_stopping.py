@@ -12,7 +12,7 @@ import pytest
 
 from rainbow.agent import Executor, Result
 from rainbow.agent.executors.local import LocalExecutor, allowed
-from rainbow.testing.runs import PYTHON, ends, python, run_of, sleepers, until
+from rainbow.testing.executors import PYTHON, ends, python, run_of, sleepers, until
 from tests.contract.executing import NAMES, opened, there_of
 from tests.services import package
 

@@ -10,7 +10,7 @@ import pytest
 from rainbow.agent import Executor, Result
 from rainbow.agent.executors.interface import Suspends
 from rainbow.agent.work_loop import hold
-from rainbow.testing.runs import ends, python, run_of, until
+from rainbow.testing.executors import ends, python, run_of, until
 
 TICK = """
 import sys, time

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from rainbow.frame import frame
 from rainbow.jobspec.quantities import in_words
-from rainbow.text import html_table
+from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -210,7 +209,7 @@ class Verdict:
     def to_frame(self) -> pandas.DataFrame:
         """Return one row, by cluster: matched, fits, what one copy takes, the reason; pandas.concat joins several."""
         reason = {"why": str(self.reason.why), "reason": self.reason.text} if self.reason else {}
-        return frame(
+        return data_frame(
             [{"cluster": self.cluster, "matched": self.matched, "fits": self.fits, **self.totals, **reason}],
             "cluster",
         )

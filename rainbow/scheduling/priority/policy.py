@@ -17,9 +17,8 @@ from typing import Any
 
 from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, Traits, View, Wait
 from rainbow.scheduling.priority.advance_reservations import keep
-from rainbow.scheduling.priority.config.base_units import in_base_units
 from rainbow.scheduling.priority.config.calendar import clock
-from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings
+from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings, in_base_units
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
 from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets

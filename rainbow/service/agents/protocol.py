@@ -14,8 +14,7 @@ from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT, Request
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
-from rainbow.service.agents.liveness import beat, record_agent
-from rainbow.service.agents.quarantine import count_losses, count_start
+from rainbow.service.agents.liveness import beat, count_losses, count_start, record_agent
 from rainbow.service.agents.unit_of_work import UnitOfWork
 from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
