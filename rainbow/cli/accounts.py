@@ -161,7 +161,7 @@ def list_accounts(client: Client, output: str) -> None:
     rows = [
         [one["name"], one["parent"], _shares(one), *_budget(one), [u["user"] for u in one["users"]]] for one in found
     ]
-    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+    printer.show(output, found, printer.table(titles, rows))
 
 
 @account.command()
@@ -172,7 +172,7 @@ def tree(client: Client, output: str) -> None:
     found = client.accounts()
     titles = ["ACCOUNT", "USER", "SHARES", "SHARE", "USED", "HOURS", "FACTOR"]
     rows = [row for one in found for row in _branch(one)]
-    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+    printer.show(output, found, printer.table(titles, rows))
 
 
 def _branch(one: Mapping[str, Any]) -> Iterable[list[Any]]:
@@ -200,7 +200,7 @@ def _show(found: Mapping[str, Any], output: str) -> None:
     for part in ("budget", "limits", "cores"):
         told |= {f"{part}.{key}": value for key, value in (found.get(part) or {}).items()}
     told |= {f"user {one['user']}": f"factor {one['factor']:.6f}" for one in found.get("users", [])}
-    printer.show(output, dict(found), lambda console: console.print(printer.facts(told)))
+    printer.show(output, dict(found), printer.facts(told))
 
 
 def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
@@ -225,7 +225,7 @@ def usage(client: Client, by: str, since: str | None, until: str | None, as_csv:
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([[title.lower() for title in titles], *rows])
     else:
-        printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+        printer.show(output, found, printer.table(titles, rows))
 
 
 # ── qualities of service ──
@@ -243,9 +243,7 @@ def list_qos(client: Client, output: str) -> None:
     """List the qualities of service."""
     found = client.qos()
     titles = ["NAME", "PRIORITY", "PREEMPTS", "HOW", "EXEMPT", "LIMITS", "USERS", "ACCOUNTS"]
-    printer.show(
-        output, found, lambda console: console.print(printer.table(titles, [_quality(one) for one in found]))
-    )
+    printer.show(output, found, printer.table(titles, [_quality(one) for one in found]))
 
 
 def _quality(one: Mapping[str, Any]) -> list[Any]:
@@ -298,7 +296,7 @@ def change_qos(client: Client, name: str, output: str, **given: Any) -> None:
         body["limits"] = limits_of(given["limits"])
     found = client.put_qos(name, body)
     told = {key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items()}
-    printer.show(output, found, lambda console: console.print(printer.facts(told)))
+    printer.show(output, found, printer.facts(told))
 
 
 @qos.command(name="delete")

@@ -30,7 +30,7 @@ def state() -> None:
 def set_state(client: Client, cluster: str, file: Path, output: str) -> None:
     """Replace a cluster's state by that of FILE, YAML or JSON."""
     made = client.put_state(cluster, yaml_of(file))
-    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    printer.show(output, made, printer.facts(made))
 
 
 @state.command()
@@ -42,7 +42,7 @@ def show(client: Client, cluster: str, output: str) -> None:
     found = client.state(cluster)
     rows = [(name, value, found["effective"].get(name)) for name, value in sorted(found["state"].items())]
     table = printer.table(["VARIABLE", "REPORTED", "NOW"], rows)
-    printer.show(output, found, lambda console: console.print(table))
+    printer.show(output, found, table)
 
 
 @click.group()
@@ -59,7 +59,7 @@ def subsystem() -> None:
 def register(client: Client, cluster: str, graph: Path, name: str, output: str) -> None:
     """Attach the subsystem GRAPH (JSON) to a cluster, replacing any subsystem of the same name."""
     made = client.put_subsystem(cluster, name, json_of(graph))
-    printer.show(output, made, lambda console: console.print(printer.facts({"cluster": cluster, **made})))
+    printer.show(output, made, printer.facts({"cluster": cluster, **made}))
 
 
 @subsystem.command()
@@ -91,7 +91,7 @@ def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None
             (one["name"], _state(one), printer.when(one["since"]), one["missed"], _capacity(one)) for one in found
         ]
         table = printer.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
-        printer.show(output, found, lambda console: console.print(table))
+        printer.show(output, found, table)
         return True
 
     again(client, watch, show)
@@ -122,7 +122,7 @@ def _add(verb: str, words: str) -> None:
     @with_secret
     def move(client: Client, cluster: str, name: str, output: str) -> None:
         made = client.move_worker(cluster, name, verb)
-        printer.show(output, made, lambda console: console.print(printer.facts(made)))
+        printer.show(output, made, printer.facts(made))
 
 
 for _verb, _words in VERBS.items():
@@ -168,7 +168,7 @@ def kinds(client: Client, cluster: str, output: str) -> None:
         for one in found["kinds"]
     ]
     table = printer.table(["EACH", "NODES", "IDLE", "TAKEN", "AWAY", "USED", "OF"], rows)
-    printer.show(output, found, lambda console: console.print(table))
+    printer.show(output, found, table)
 
 
 @worker.command()
@@ -181,7 +181,7 @@ def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
     now = time.time()
     found = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
     table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(found))
-    printer.show(output, found, lambda console: console.print(table))
+    printer.show(output, found, table)
 
 
 def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -228,10 +228,10 @@ def fleet(
     if history:
         told = client.series(cluster)
         table = printer.table(["TIME", *map(str.upper, DRAWN)], _points(told))
-        printer.show(output, told, lambda console: console.print(table))
+        printer.show(output, told, table)
     elif jobs_by:
         counts = client.job_counts(jobs_by)
-        printer.show(output, counts, lambda console: console.print(printer.facts(counts or {"jobs": 0})))
+        printer.show(output, counts, printer.facts(counts or {"jobs": 0}))
     else:
         _show(client.summary(top), output)
 

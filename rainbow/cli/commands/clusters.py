@@ -84,9 +84,9 @@ def register(
         if save:
             session.save(save, url, name, made["token"], made["secret"])
     except OSError:  # they are shown this once: nobody else knows them
-        printer.show(output, made, lambda console: console.print(_registered(made, None)))
+        printer.show(output, made, _registered(made, None))
         raise
-    printer.show(output, made, lambda console: console.print(_registered(made, save)))
+    printer.show(output, made, _registered(made, save))
 
 
 def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
@@ -112,7 +112,7 @@ def list_clusters(client: Client, output: str) -> None:
     found = client.clusters()
     rows = [(one["name"], _state(one), _ready(one), one["subsystems"], printer.totals(one)) for one in found]
     titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
-    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+    printer.show(output, found, printer.table(titles, rows))
 
 
 @cluster.command()
@@ -122,7 +122,7 @@ def list_clusters(client: Client, output: str) -> None:
 def show(client: Client, cluster: str, output: str) -> None:
     """Show a cluster's state, resource totals, subsystems and policy."""
     found = client.cluster(cluster)
-    printer.show(output, found, lambda console: console.print(printer.facts(_facts(found))))
+    printer.show(output, found, printer.facts(_facts(found)))
 
 
 STATES = {"deleting": "being deleted", "unattended": "no agent connected"}
@@ -154,7 +154,7 @@ def drain(client: Client, cluster: str, output: str) -> None:
     printer.show(
         output,
         made,
-        lambda console: console.print(f"cluster {cluster} is draining: no new jobs, running tasks continue"),
+        f"cluster {cluster} is draining: no new jobs, running tasks continue",
     )
 
 
@@ -165,7 +165,7 @@ def drain(client: Client, cluster: str, output: str) -> None:
 def reinstate(client: Client, cluster: str, output: str) -> None:
     """Return a drained cluster to service."""
     made = client.move_cluster(cluster, "reinstate")
-    printer.show(output, made, lambda console: console.print(f"cluster {cluster} accepts jobs again"))
+    printer.show(output, made, f"cluster {cluster} accepts jobs again")
 
 
 @cluster.command()

@@ -65,7 +65,7 @@ def check(file: Path, name: str | None, output: str) -> None:
             fault.pointer = f"{settings_file.SETTINGS}{fault.pointer or ''}"
             raise
     shown = {"policy": named, "settings": dict(checked)}
-    printer.show(output, shown, lambda console: console.print(printer.facts({"policy": named, **checked})))
+    printer.show(output, shown, printer.facts({"policy": named, **checked}))
 
 
 # ── test ──

@@ -67,7 +67,7 @@ def receive(
         click.echo(f"job {job_id} was canceled; stop it, then run `rainbow report --stopped {job_id}`", err=True)
     rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in found]
     titles = ["JOB", "NAME", "REQUESTOR", "TASKS"]
-    printer.show(output, found, lambda console: console.print(printer.table(titles, rows)))
+    printer.show(output, found, printer.table(titles, rows))
 
 
 def _whole(received: responses.Received) -> list[dict[str, Any]]:

@@ -72,7 +72,7 @@ def create(
         login=None if times_and_names["requestor"] else login(),
         **times_and_names,
     )
-    printer.show(output, made, lambda console: console.print(_facts(made)))
+    printer.show(output, made, _facts(made))
 
 
 def _check_times(start: str | None, end: str | None, duration: float | None, **_: Any) -> None:
@@ -111,7 +111,7 @@ def maintenance(client: Client, cluster: str, workers: str, output: str, **given
     """Keep WORKERS (a hostlist) free of jobs for a time; list what must end or moves."""
     _check_times(**given)
     made = client.maintain(cluster, workers, **given)
-    printer.show(output, made, lambda console: console.print(_facts(made)))
+    printer.show(output, made, _facts(made))
     if given["preview"] and output == "table":
         click.echo("preview: nothing was changed")
 
@@ -126,7 +126,7 @@ def list_reservations(client: Client, cluster: str, over: bool, output: str) -> 
     found = client.reservations(cluster, over=over)
     titles = ["ID", "NAME", "STATE", "REQUESTOR", "FOR", "START", "END", "KEEPS"]
     table = printer.table(titles, map(_row, found))
-    printer.show(output, found, lambda console: console.print(table))
+    printer.show(output, found, table)
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
@@ -154,7 +154,7 @@ def _facts(one: Mapping[str, Any]) -> Table:
 def show(client: Client, reservation_id: str, cluster: str, output: str) -> None:
     """Show one; with what is in its way, if you may delete it."""
     found = client.reservation(cluster, reservation_id)
-    printer.show(output, found, lambda console: console.print(_facts(found)))
+    printer.show(output, found, _facts(found))
 
 
 @reserve.command()

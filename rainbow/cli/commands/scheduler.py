@@ -69,7 +69,7 @@ def plan(client: Client, cluster: str, given: Path | None, output: str) -> None:
 def step(client: Client, cluster: str, output: str) -> None:
     """Run one scheduling cycle now, for a server started with --no-loop."""
     found = client.step(cluster)
-    printer.show(output, found, lambda console: console.print(printer.facts(found)))
+    printer.show(output, found, printer.facts(found))
 
 
 def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:
@@ -246,9 +246,7 @@ def changes(client: Client, cluster: str, output: str) -> None:
         for one in found
         if one["to"] is not None or one["changed_at"] not in switched  # settings that only the policy before had
     ]
-    printer.show(
-        output, found, lambda console: console.print(printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
-    )
+    printer.show(output, found, printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
 
 
 @scheduler.command()

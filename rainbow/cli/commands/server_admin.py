@@ -119,7 +119,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     for check in (_store, _privacy, _disk, _secrets, _certificates, _drivers):
         found += check(url, settings)
     rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
-    printer.show(output, rows, lambda console: console.print(printer.table(["CHECK", "RESULT", "DETAIL"], found)))
+    printer.show(output, rows, printer.table(["CHECK", "RESULT", "DETAIL"], found))
     bad = any(result == "fault" for _, result, _ in found)
     click.get_current_context().exit(Exit.ERROR if bad else Exit.OK)
 
@@ -282,7 +282,7 @@ def check(file: Path, output: str) -> None:
     found = {**shown, "warnings": list(settings["warnings"])}
     for warning in found["warnings"]:
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)
-    printer.show(output, found, lambda console: console.print(printer.facts(shown)))
+    printer.show(output, found, printer.facts(shown))
 
 
 def _as_written(settings: Settings) -> dict[str, Any]:
@@ -318,7 +318,7 @@ def view(file: Path | None, output: str) -> None:
     rows = {**{key: value for key, value in settings.items() if not isinstance(value, dict)}, **hidden}
     for section in ("limits", "admission", "server"):
         rows |= {f"{section}.{key}": value for key, value in settings[section].items()}
-    printer.show(output, {**settings, **hidden}, lambda console: console.print(printer.facts(rows)))
+    printer.show(output, {**settings, **hidden}, printer.facts(rows))
 
 
 @config.command()
@@ -331,4 +331,4 @@ def reload(client: Client, output: str) -> None:
     told = client.reload_config()
     for warning in told.pop("warnings"):
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)
-    printer.show(output, told, lambda console: console.print(printer.facts(told)))
+    printer.show(output, told, printer.facts(told))

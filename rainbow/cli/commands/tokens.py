@@ -53,7 +53,7 @@ def mint(
         raise click.UsageError("Missing option '--cluster' (or '--monitor').")
     whom = {"requestors": requestors or None, "accounts": accounts or None}
     made = client.mint_token(clusters, **whom, expires_at=expires, name=name, monitor=monitor)
-    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    printer.show(output, made, printer.facts(made))
 
 
 @token.command(name="list")
@@ -64,7 +64,7 @@ def list_tokens(client: Client, output: str) -> None:
     found = client.tokens()
     titles = ["ID", "KIND", "NAME", "EXPIRES", "REVOKED", "REQUESTORS", "CLUSTERS"]
     table = printer.table(titles, map(_row, found))
-    printer.show(output, found, lambda console: console.print(table))
+    printer.show(output, found, table)
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
@@ -88,7 +88,7 @@ def rotate(client: Client, token_id: str, output: str) -> None:
     The old value stops working immediately.
     """
     made = client.rotate_token(token_id)
-    printer.show(output, made, lambda console: console.print(printer.facts(made)))
+    printer.show(output, made, printer.facts(made))
     kind = "secret" if "secret" in made else "token"
     if ended := _ended(client.url, made["clusters"], kind):
         session.renew(credentials_used(), dict.fromkeys(ended, made[kind]))

@@ -56,12 +56,14 @@ answer_or_file_option = click.option(
 )
 
 
-def show(output: str, value: Any, draw: Callable[[Console], None]) -> None:
-    """Print `value` as JSON, or let `draw` show it to people."""
+def show(output: str, value: Any, drawn: Table | Listing | str | Callable[[Console], None]) -> None:
+    """Print `value` as JSON; for people, print what is drawn of it, or let a function draw it."""
     if output == "json":
         click.echo(json.dumps(value, indent=2))
+    elif callable(drawn):
+        drawn(console())
     else:
-        draw(console())
+        console().print(drawn)
 
 
 def console() -> Console:
