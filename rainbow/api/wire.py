@@ -302,19 +302,29 @@ def refuse_unknown_queries(app: Flask) -> None:
 
 def check(body: Any, name: str) -> None:
     """Raise RequestError, with the place, for a body that is not of this form."""
-    fault = best_match(_validator(name).iter_errors(body))
+    fault = _first(list(_validator(name).iter_errors(body)))
     if fault is not None:
-        missing = next((key for key in _missing(fault) if key not in fault.instance), None)
+        missing = _missing(fault)
         unknown = _unknown(fault)
         at = [*fault.absolute_path, *filter(None, [missing or unknown])]
         pointer = "".join(f"/{step(part)}" for part in at)
         raise RequestError(_said(fault) if unknown is None else _not_known(unknown, fault), pointer=pointer)
 
 
-def _missing(fault: ValidationError) -> list[str]:
-    """Return the keys that an object must have, or must have some of, if that is the fault."""
-    required: Any = fault.validator_value if fault.validator == "required" else []
-    return [*required, *(key for way in _ways(fault) for key in way)]
+def _first(faults: list[ValidationError]) -> ValidationError | None:
+    """Return what to say first: a value that is wrong by itself, before which of a body's forms it has."""
+    forms = [fault for fault in faults if not fault.path and _ways(fault)]
+    return best_match([fault for fault in faults if fault not in forms]) or next(iter(forms), None)
+
+
+def _missing(fault: ValidationError) -> str | None:
+    """Return the key that an object lacks, if that is the fault; the first, if it has those of several forms."""
+    given: Any = fault.instance
+    if fault.validator == "required":
+        required: Any = fault.validator_value
+        return next((str(key) for key in required if key not in given), None)
+    keys = [key for way in _ways(fault) for key in way]
+    return next((key for key in keys if given.get(key) is None), keys[0] if keys else None)
 
 
 def _ways(fault: ValidationError) -> list[list[str]]:
