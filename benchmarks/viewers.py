@@ -1,7 +1,7 @@
 """A hundred viewers of a fleet: what they cost the server, its agents and those who submit.
 
-The processor's time is that of the threads that answer requests: planning and forecasts of a cluster of 10,000 nodes
-take several times as much, and never the same twice. Viewers make none of them.
+The processor's time is that of the threads that answer users. Agents have threads of their own, plans and forecasts
+too: these take several times as much, never the same twice, and viewers cause none of it.
 
 The viewers do what `page.js` does: each keeps a stream open, asks for its page when the stream names a cluster of it,
 and again after CALM seconds, or when it was told to. Every cluster's agent waits for work meanwhile. Short windows
@@ -23,13 +23,16 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
+from scipy.stats import binom
+
 VIEWERS = 100
 PACE, STEADY = 0.1, 5.0  # seconds between two submits, and of that part of a window
 AT_ONCE, FLAT_OUT = 4, 4.0  # submits that are under way together, and seconds of that part
-PAIRS, RANK = 10, 2  # windows of each kind; this many from each end, the median's interval: 98 % where there are ten
+PAIRS = 10  # windows of each kind
+OTHERS = ("scheduler", "forecaster", "agents")  # threads that answer no viewer
 LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
 WAIT, ENDED = 30, 2.0  # seconds that an agent waits for work; until what was begun has ended
-SETTLED = 4.0  # seconds more until viewers have what they asked for first
+SETTLED = 4.0  # seconds more until viewers have what they asked for first, with viewers or without
 PAUSE, CALM = 2.0, 10.0  # seconds of page.js
 
 
@@ -252,9 +255,10 @@ async def measured(crowd: Crowd) -> dict[str, float]:
 
 
 def _middle(name: str, found: Sequence[float]) -> float:
-    """Print the median and its interval, and return the median in percent."""
+    """Print the median and its interval of 98 %, by ranks, and return the median in percent."""
     ranked, middle = sorted(found), 100 * statistics.median(found)
-    low, high = 100 * ranked[RANK - 1], 100 * ranked[-RANK]
+    rank = max(1, int(binom.ppf(0.01, len(found), 0.5)))
+    low, high = 100 * ranked[rank - 1], 100 * ranked[-rank]
     print(f"{name}: {middle:.1f} % [{low:.1f}, {high:.1f}] of {len(found)} pairs")
     return middle
 
@@ -263,7 +267,7 @@ async def _turn(crowd: Crowd, watched: bool) -> Turn:
     small = [name for name in crowd.secrets if name != LARGE]
     names = cycle([LARGE, *small[: SOME - 1]])
     async with _all(_viewer(crowd, number) for number in range(VIEWERS if watched else 0)):
-        await asyncio.sleep(SETTLED if watched else 0)
+        await asyncio.sleep(SETTLED)  # the jobs of the window before have ended, too
         began, used = time.monotonic(), await _cpu(crowd)
         took = await _steadily(crowd, names)
         core = (await _cpu(crowd) - used) / (time.monotonic() - began)
@@ -271,12 +275,12 @@ async def _turn(crowd: Crowd, watched: bool) -> Turn:
 
 
 async def _cpu(crowd: Crowd) -> float:
-    """Return the seconds of the processor that the server's threads have used, but for those that plan."""
+    """Return the seconds of the processor that threads which answer users have used."""
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
     _, told = await line.ask("GET", "/metrics?brief=true", headers)
     line.close()
     by = re.findall(r'^rainbow_thread_cpu_seconds{thread="(.*)"} (.*)$', told.decode(), re.M)
-    return sum(float(seconds) for name, seconds in by if name not in ("scheduler", "forecaster"))
+    return sum(float(seconds) for name, seconds in by if name not in OTHERS)
 
 
 async def _empty(crowd: Crowd) -> None:

@@ -16,7 +16,8 @@ from tests.services import package, require
 chromium = package("tests.chromium")
 ROOT = Path(__file__).parents[1]
 PATHS = (
-    *("/fleet", "/jobs?requestor=user07", "/jobs?state=WAITING&sort=oldest", "/clusters", "/match", "/try"),
+    *("/fleet", "/accounts", "/jobs?requestor=user07", "/jobs?state=WAITING&sort=oldest"),
+    *("/clusters", "/match", "/try"),
     *("/jobs/{late}", "/jobs/{done}", "/jobs/{hostile}", "/jobs/none", "/clusters/oak?worker=n0"),
     *("/clusters/oak?tab=timeline", "/clusters/oak?tab=queue", "/clusters/oak?tab=shares"),
     *("/clusters/oak?tab=plan", "/clusters/oak?tab=settings", "/clusters/oak/drain?workers=n0"),
