@@ -98,7 +98,7 @@ class VirtualCluster:
             self._view,
             now=self.now,
             workers=tuple(self.census.workers.values()),
-            jobs=tuple(self.jobs.values() if by_progress else (job for job in self.jobs.values() if job.gangs)),
+            jobs=tuple(self.jobs.values() if by_progress else [job for job in self.jobs.values() if job.gangs]),
             runs=tuple(self._aged(run) for run in runs) if by_progress else tuple(runs),
             memory=self.memory,
             promises=self.promises,

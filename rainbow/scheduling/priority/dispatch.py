@@ -115,9 +115,12 @@ class Dispatch:
             self._sort_out()
 
     def run(self, ordered: Sequence[Item]) -> list[Outcome]:
-        """Decide about every item, best first."""
+        """Decide about every item, best first; in a quiet plan one that earlier refusals cover has no outcome."""
         stops = self.settings["compat"] == GRID_ENGINE
+        passes, promised = self.brief and not stops and self.entered is None, {one.job for one in self.view.promises}
         for k, item in enumerate(ordered):
+            if passes and self._covered(item) and not self._may_promise(item) and item.job.id not in promised:
+                continue
             if stops and (k or not self._may_reserve()) and self._full():
                 self.outcomes.extend(Outcome(left, BEHIND) for left in ordered[k:])
                 break

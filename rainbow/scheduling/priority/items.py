@@ -29,13 +29,16 @@ def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
         own = before.get(job.id)
         if own is None or own[0].job is not job:
             own = [*_items(view, settings, job, known, kept, noted.names)]
-        if own and not own[0].asks.reservation and not own[0].asks.fault:
-            noted.of_job[job.id] = own
+            if not own or own[0].asks.reservation or own[0].asks.fault:
+                made += own
+                continue
+        noted.of_job[job.id] = own
         made += own
     for place, item in enumerate(made):
         item.place = place
-        if not settings["categories"]:
-            item.category = place
+    if not settings["categories"]:
+        for item in made:
+            item.category = item.place
     return made
 
 

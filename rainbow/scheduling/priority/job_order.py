@@ -102,6 +102,9 @@ def prioritise(
     by_priority, by_urgency, by_ticket = weights["priority"], weights["urgency"], weights["ticket"]
     may_ask = settings["most_asked_priority"]
     same = not (settings["urgency"] or weights["waiting_time"])  # nothing but deadlines is urgent
+    if same and not (weights["fair_share"] or any(tickets) or any(item.asks.deadline for item in waiting)):
+        _prioritise_as_asked(waiting, settings)
+        return
     parts = [NOTHING_URGENT if same and not item.asks.deadline else urgency(item, now, settings) for item in waiting]
     urgencies = [sum(part.values()) for part in parts]
     asked = Normalised(LOWEST, HIGHEST)
@@ -115,6 +118,22 @@ def prioritise(
         if weights["fair_share"]:
             item.terms["nfair"] = factor(item.job)
             item.priority += weights["fair_share"] * item.terms["nfair"]
+        if item.job.priority <= BEHIND_ALL:
+            item.priority += item.job.priority
+
+
+def _prioritise_as_asked(waiting: Iterable[Item], settings: Mapping[str, Any]) -> None:
+    """Set the priorities where nothing but what was asked tells items apart: equal ones share their terms."""
+    weights, may_ask = settings["weights"], settings["most_asked_priority"]
+    known: dict[float, tuple[Mapping[str, float], float]] = {}
+    for item in waiting:
+        asked = item.job.priority + min(item.asks.priority, may_ask)
+        if asked not in known:
+            npprio, middle = normalised(asked, LOWEST, HIGHEST), normalised(0.0, 0.0, 0.0)
+            terms = {**NOTHING_URGENT, "tickets": 0.0, "npprio": npprio, "nurg": middle, "ntix": middle}
+            own = weights["priority"] * npprio + weights["urgency"] * middle + weights["ticket"] * middle
+            known[asked] = terms, own
+        item.terms, item.priority = known[asked]
         if item.job.priority <= BEHIND_ALL:
             item.priority += item.job.priority
 

@@ -103,7 +103,7 @@ def dispatch(view: View) -> Run:
         run = _dispatched(view, settings, order, danger, memory)
         if not {one.key for one in _in_danger(run, waiting)} <= {one.key for one in danger}:
             run = _dispatched(view, settings, order, view.promises, memory)
-    if any(outcome.verdict != STARTED for outcome in run.outcomes):  # else the queue is empty now
+    if sum(outcome.verdict == STARTED for outcome in run.outcomes) < len(order):  # else the queue is empty now
         memory |= since
     return run
 
