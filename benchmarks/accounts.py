@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.timing import heading, row
 from rainbow.accounts.tree import Account, Member
 from rainbow.service import Service, Settings
-from rainbow.service.accounts.ranks import Known
+from rainbow.service.accounts.ranks import KnownAccounts
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.access import Caller
 from rainbow.service.placement.submit import Submission, submit
@@ -55,7 +55,7 @@ def _service(path: Path, kind: str) -> Service:
                 budget = {"amount": 1e9} if kind == "and a budget" else {}
                 registry.put(connection, Account(f"a{k}", budget=budget))
                 registry.put_member(connection, Member(f"a{k}", f"u{k}", default=True))
-        service.state(Known).forget()
+        service.state(KnownAccounts).forget()
     return service
 
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.demo.tables import NEXT, Outcome, differences
+from rainbow.cli.demo.tables import NEXT, DemoOutcome, differences
 
 ROOT = Path(__file__).parents[1]
 DEMO = [sys.executable, "-m", "rainbow", "demo"]
@@ -57,27 +57,27 @@ def runs_in(process: psutil.Process, folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("outcome", "wanted", "said"),
     [
-        (Outcome("a", ["willow"], job()), ["willow"], []),
-        (Outcome("a", [], refusals=[{"cluster": "willow"}]), [], []),
-        (Outcome("a", ["willow"], job()), ["heron", "willow"], ["a: matches willow, expected heron, willow"]),
-        (Outcome("a", ["willow"], job("heron")), ["willow"], ["a: went to heron"]),
-        (Outcome("a", ["willow"], job(codes=[0, 3])), ["willow"], ["a: is COMPLETED, exit codes [0, 3]"]),
+        (DemoOutcome("a", ["willow"], job()), ["willow"], []),
+        (DemoOutcome("a", [], refusals=[{"cluster": "willow"}]), [], []),
+        (DemoOutcome("a", ["willow"], job()), ["heron", "willow"], ["a: matches willow, expected heron, willow"]),
+        (DemoOutcome("a", ["willow"], job("heron")), ["willow"], ["a: went to heron"]),
+        (DemoOutcome("a", ["willow"], job(codes=[0, 3])), ["willow"], ["a: is COMPLETED, exit codes [0, 3]"]),
         (
-            Outcome("a", ["willow"], job(state="WAITING", codes=[None])),
+            DemoOutcome("a", ["willow"], job(state="WAITING", codes=[None])),
             ["willow"],
             ["a: is WAITING, exit codes [None]"],
         ),
-        (Outcome("a", []), ["willow"], ["a: matches nothing, expected willow", "a: no job came of it"]),
-        (Outcome("a", [], fault="line 3"), [], ["a: line 3"]),
-        (Outcome("a", ["willow"], job()), [], ["a: matches willow, expected nothing", "a: went to willow"]),
+        (DemoOutcome("a", []), ["willow"], ["a: matches nothing, expected willow", "a: no job came of it"]),
+        (DemoOutcome("a", [], fault="line 3"), [], ["a: line 3"]),
+        (DemoOutcome("a", ["willow"], job()), [], ["a: matches willow, expected nothing", "a: went to willow"]),
     ],
 )
-def test_every_difference_is_said(outcome: Outcome, wanted: list[str], said: list[str]) -> None:
+def test_every_difference_is_said(outcome: DemoOutcome, wanted: list[str], said: list[str]) -> None:
     assert differences([outcome], {"a": wanted}) == said
 
 
 def test_a_jobspec_without_an_expectation_and_the_reverse_are_differences() -> None:
-    assert len(differences([Outcome("new", [])], {"gone": []})) == 2
+    assert len(differences([DemoOutcome("new", [])], {"gone": []})) == 2
 
 
 def test_demos_clusters_and_jobspecs_are_written_as_files_and_never_over_others(tmp_path: Path) -> None:

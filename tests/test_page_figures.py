@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rainbow.page.words import ahead, band, ends, lines, when
 from rainbow.service.core.pubsub import ALL, OFFERS, PubSub
-from rainbow.service.placement.ledger import Turn
+from rainbow.service.placement.ledger import ComparisonTurn
 from rainbow.service.queries import fleet
 from rainbow.service.queries.fleet import EVERY, FIGURES, POINTS, Series, summary
 from rainbow.service.scheduler.forecaster import Forecaster
@@ -278,7 +278,7 @@ def test_500_decisions_are_compared_in_2_s_and_one_at_a_time(api: Api, oak: Clus
     assert time.thread_time() - begun < 2
     page = Browser(api, ADMIN).post("/try", config=RULES, limit="500").get_data(as_text=True)
     assert f"500 decided again: {len(told['moved'])} elsewhere" in page
-    with api.service.state(Turn).lock:
+    with api.service.state(ComparisonTurn).lock:
         answer = api.call("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
 

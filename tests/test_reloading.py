@@ -13,7 +13,7 @@ import pytest
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.service import Service, Settings
-from rainbow.service.core.reload import Configuration, Watch
+from rainbow.service.core.reload import Configuration, ConfigWatch
 from rainbow.service.core.settings import read_config
 from tests.conftest import ADMIN, Api, jobspec
 
@@ -46,8 +46,8 @@ def file(tmp_path: Path) -> File:
 
 
 @pytest.fixture
-def watch(service: Service, file: File) -> Watch:
-    watch = Watch(service, file.path, Settings())
+def watch(service: Service, file: File) -> ConfigWatch:
+    watch = ConfigWatch(service, file.path, Settings())
     assert watch.look(), "it has changed since the service was started"
     return watch
 
@@ -61,7 +61,7 @@ def tokens(api: Api) -> list[str]:
     return [api.register(name, state={"cost": cost}).token for name, cost in (("oak", 2), ("elm", 1))]
 
 
-def test_changed_file_decides_the_next_job(api: Api, watch: Watch, file: File, tokens: list[str]) -> None:
+def test_changed_file_decides_the_next_job(api: Api, watch: ConfigWatch, file: File, tokens: list[str]) -> None:
     assert place(api, tokens) == "elm"
     file.write(DOWN)
     assert watch.look()
@@ -84,7 +84,7 @@ def test_changed_file_decides_the_next_job(api: Api, watch: Watch, file: File, t
     ],
 )
 def test_file_that_cannot_be_used_changes_nothing(
-    api: Api, service: Service, watch: Watch, file: File, tokens: list[str], text: str
+    api: Api, service: Service, watch: ConfigWatch, file: File, tokens: list[str], text: str
 ) -> None:
     before = service.settings
     file.write(text)
@@ -97,14 +97,16 @@ def test_file_that_cannot_be_used_changes_nothing(
     assert not watch.fault
 
 
-def test_file_that_is_gone_changes_nothing(service: Service, watch: Watch, file: File) -> None:
+def test_file_that_is_gone_changes_nothing(service: Service, watch: ConfigWatch, file: File) -> None:
     before = service.settings
     file.path.unlink()
     assert not watch.look()
     assert service.settings is before
 
 
-def test_credentials_and_name_wait_for_the_next_start(api: Api, service: Service, watch: Watch, file: File) -> None:
+def test_credentials_and_name_wait_for_the_next_start(
+    api: Api, service: Service, watch: ConfigWatch, file: File
+) -> None:
     file.write("scheduler: {name: other, admin: rba_other, tick: 9, lease: 5}")
     assert watch.look()
     assert (service.settings.tick, service.settings.lease, service.settings.selector) == (9, 5, "random")
@@ -117,7 +119,7 @@ def test_credentials_and_name_wait_for_the_next_start(api: Api, service: Service
 
 
 @pytest.fixture
-def told(api: Api, service: Service, watch: Watch) -> Watch:
+def told(api: Api, service: Service, watch: ConfigWatch) -> ConfigWatch:
     service.state(Configuration).watch = watch
     return watch
 
@@ -127,7 +129,7 @@ def events(api: Api, *tokens: str) -> str:
 
 
 def test_reload_takes_the_file_over_at_once_and_says_what_has_to_wait(
-    api: Api, told: Watch, file: File, tokens: list[str]
+    api: Api, told: ConfigWatch, file: File, tokens: list[str]
 ) -> None:
     where = "priority 1, step 1 (sort_descending)"
     file.write(DOWN.replace("{algorithms", "{name: other, algorithms").replace("cost}", "node_free}"))
@@ -148,7 +150,7 @@ def test_reload_takes_the_file_over_at_once_and_says_what_has_to_wait(
 
 
 def test_reload_of_a_file_that_cannot_be_used_is_422_with_its_place_and_changes_nothing(
-    api: Api, service: Service, told: Watch, file: File, tokens: list[str]
+    api: Api, service: Service, told: ConfigWatch, file: File, tokens: list[str]
 ) -> None:
     before, said = service.settings, events(api, ADMIN)
     file.write(
@@ -171,7 +173,7 @@ def test_reload_is_the_administrators_and_needs_a_file(api: Api, service: Servic
 
 
 def test_reload_is_told_by_an_event_that_only_the_administrator_sees(
-    api: Api, told: Watch, file: File, tokens: list[str]
+    api: Api, told: ConfigWatch, file: File, tokens: list[str]
 ) -> None:
     file.write(DOWN)
     api.good("POST", "/v1/config:reload", {}, ADMIN)
@@ -184,7 +186,7 @@ def test_reload_is_told_by_an_event_that_only_the_administrator_sees(
 
 
 def test_reload_that_cannot_be_noted_takes_nothing_over(
-    service: Service, told: Watch, file: File, monkeypatch: pytest.MonkeyPatch
+    service: Service, told: ConfigWatch, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> None:
         raise Unavailable("the database is not responding; try again")
@@ -203,7 +205,7 @@ def test_reload_that_cannot_be_noted_takes_nothing_over(
 
 
 def test_every_submit_during_a_reload_has_one_of_the_two_policies(
-    api: Api, watch: Watch, file: File, tokens: list[str]
+    api: Api, watch: ConfigWatch, file: File, tokens: list[str]
 ) -> None:
     """The cluster and the steps of one decision are never of different configurations."""
     made: list[Any] = []
@@ -226,7 +228,7 @@ def test_every_submit_during_a_reload_has_one_of_the_two_policies(
 
 def test_watch_sees_a_change_by_itself(service: Service, file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rainbow.service.core.reload.PAUSE", 0.01)
-    watch = Watch(service, file.path, read_config(file.path))
+    watch = ConfigWatch(service, file.path, read_config(file.path))
     watch.start()  # the service knows nothing of the file yet, so only a change can bring constraint
     try:
         file.write(DOWN)
@@ -239,7 +241,7 @@ def test_watch_sees_a_change_by_itself(service: Service, file: File, monkeypatch
 
 
 def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_restart(
-    service: Service, watch: Watch, file: File
+    service: Service, watch: ConfigWatch, file: File
 ) -> None:
     """One field after the other is changed in the file; none is ignored silently."""
     first = "scheduler: {algorithms: {selection: {name: constraint, options: {priorities: [%s]}}}}"
@@ -275,7 +277,7 @@ def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_r
         assert (now == before) is (name in told["needs_restart"]), name
 
 
-def test_reloaded_admission_is_what_new_clusters_begin_with(api: Api, watch: Watch, file: File) -> None:
+def test_reloaded_admission_is_what_new_clusters_begin_with(api: Api, watch: ConfigWatch, file: File) -> None:
     file.write("admission: {max_retries: 3}")
     assert watch.look()
     oak = api.register("oak")

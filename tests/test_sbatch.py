@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.batch import index_at, loader, read_array
-from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
+from rainbow.jobspec.sbatch import GivenOptions, Surroundings, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.moments import moment
 from rainbow.jobspec.sbatch.options import OPTIONS, WHY_NOT, Place, Takes
 from tests.conftest import examples
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
-CALLER = Caller(NOW, "/home/ann", {"HOME": "/home/ann", "RAINBOW_TOKEN": "rbt_secret", "A": "1"})
+CALLER = Surroundings(NOW, "/home/ann", {"HOME": "/home/ann", "RAINBOW_TOKEN": "rbt_secret", "A": "1"})
 CASES = yaml.load((ROOT / "tests" / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)
 
 
@@ -145,7 +145,9 @@ CALLS = st.lists(OPTION, max_size=8).map(dict).filter(lambda found: not {"mem", 
 
 def there(options: dict[str, str]) -> dict[str, Any]:
     """Return the jobspec of a script with these options, without the script's own lines."""
-    document, _ = jobspec_of_call(read_call("#!/bin/sh\n" + Call((options,)).directives() + "hostname\n"), CALLER)
+    document, _ = jobspec_of_call(
+        read_call("#!/bin/sh\n" + GivenOptions((options,)).directives() + "hostname\n"), CALLER
+    )
     document["attributes"]["system"].pop("script")
     return document
 
@@ -176,7 +178,7 @@ def with_script(document: dict[str, Any]) -> dict[str, Any]:
 def test_components_of_a_hetjob_come_back(first: dict[str, str], second: dict[str, str]) -> None:
     own = ("nodes", "ntasks", "cpus-per-task", "partition")
     one, two = ({name: value for name, value in each.items() if name in own} for each in (first, second))
-    text = "#!/bin/sh\n" + Call((one, two)).directives() + "hostname\n"
+    text = "#!/bin/sh\n" + GivenOptions((one, two)).directives() + "hostname\n"
     document, _ = jobspec_of_call(read_call(text), CALLER)
     again = call_of(parse_jobspec(document))
     back, _ = jobspec_of_call(read_call("#!/bin/sh\n" + again.directives() + "hostname\n"), CALLER)

@@ -13,7 +13,7 @@ from rainbow.errors import SelectionError
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, reads, select
-from rainbow.selection.replay import RecordedDecision, Rules, compare, redecide
+from rainbow.selection.replay import RecordedDecision, SelectorRules, compare, redecide
 from rainbow.store import jobs
 from tests.conftest import ADMIN, grid, jobspec
 
@@ -88,7 +88,7 @@ def recorded(number: int, **costs: float) -> RecordedDecision:
 
 def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() -> None:
     decisions = [recorded(1, a=1, b=2), recorded(2, a=5, b=3), recorded(3, a=4)]
-    found = compare(decisions, Rules("constraint", CHEAPEST), Rules("constraint", DEAREST))
+    found = compare(decisions, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
     assert (found.decisions, [(m.id, m.old, m.new) for m in found.moved]) == (3, [("j1", "a", "b"), ("j2", "b", "a")])
     old, new = found.sums["price"]
     assert (old.total, old.jobs, new.total, new.jobs) == (2 + 6 + 8, 3, 2 + 5 + 4, 3)
@@ -96,24 +96,26 @@ def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() ->
 
 def test_compare_leaves_out_of_a_sum_what_would_make_it_infinite() -> None:
     huge = [recorded(1, a=1e308), recorded(2, a=2**1022), recorded(3, a=4)]
-    found = compare(huge, Rules("constraint", CHEAPEST), Rules("constraint", DEAREST))
+    found = compare(huge, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
     assert [(each.total, each.jobs) for each in found.sums["price"]] == [(8, 1), (4, 1)]
 
 
 def test_compare_counts_what_neither_places_and_what_is_no_longer_known() -> None:
     nowhere = RecordedDecision("j2", [], {}, {}, "j2")
     forgotten = replace(recorded(3, a=1, b=2), unknown=("b",))
-    found = compare([recorded(1, a=1, b=2), nowhere, forgotten], Rules("random", {}), Rules("random", {}))
+    found = compare(
+        [recorded(1, a=1, b=2), nowhere, forgotten], SelectorRules("random", {}), SelectorRules("random", {})
+    )
     assert (found.decisions, found.neither, found.left_out) == (2, 1, 1)
 
 
 def test_compare_of_a_policy_with_itself_moves_nobody() -> None:
-    policy = Rules("random", {})
+    policy = SelectorRules("random", {})
     assert compare([recorded(n, a=1, b=2, c=3) for n in range(20)], policy, policy).moved == []
 
 
 def test_redecide_draws_as_the_first_time() -> None:
-    again = {redecide(recorded(7, a=1, b=2, c=3), Rules("random", {})).cluster for _ in range(5)}
+    again = {redecide(recorded(7, a=1, b=2, c=3), SelectorRules("random", {})).cluster for _ in range(5)}
     assert len(again) == 1
 
 

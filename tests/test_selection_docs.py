@@ -16,7 +16,7 @@ from rainbow.api import create_app
 from rainbow.cli import main
 from rainbow.client import Client
 from rainbow.service import open_service
-from rainbow.service.core.reload import Configuration, Watch
+from rainbow.service.core.reload import Configuration, ConfigWatch
 from rainbow.service.core.settings import read_config
 from tests.agent_sites import until
 from tests.conftest import REGISTRATION, grid
@@ -45,7 +45,7 @@ def served(tmp_path: Path) -> Iterator[dict[str, str]]:
     file.write_text(text)
     settings = read_config(file)
     service = open_service(str(tmp_path / "rainbow.db"), settings, str(file))
-    service.state(Configuration).watch = Watch(service, file, settings)
+    service.state(Configuration).watch = ConfigWatch(service, file, settings)
     with http(create_app(service)) as port:
         with Client(url_of(port), REGISTRATION) as client:
             for name, state in STATES.items():

@@ -12,7 +12,7 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import check_options, reads, select
 from rainbow.selection.cases import read_trials, run
-from rainbow.selection.replay import Rules, compare, read_recorded
+from rainbow.selection.replay import SelectorRules, compare, read_recorded
 from tests.conftest import examples
 
 WORDS = st.sampled_from(
@@ -75,7 +75,9 @@ OPTIONS = JSON | st.fixed_dictionaries(
     optional={"groups": JSON, "stale_after": SCALARS, "uninformed_sort": SCALARS},
 )
 STATES = {"a": {"a": 1, "b": 2.5, "nodes_free": 3}, "b": {"a": "text", "nodes_free": 10**400}}
-SIMPLE = Rules("constraint", {"priorities": [{"priority": 1, "steps": [{"calc": "x=a"}, {"select": "random"}]}]})
+SIMPLE = SelectorRules(
+    "constraint", {"priorities": [{"priority": 1, "steps": [{"calc": "x=a"}, {"select": "random"}]}]}
+)
 
 
 @settings(max_examples=examples(250), deadline=None)
@@ -118,6 +120,6 @@ RECORDED = st.fixed_dictionaries(
 @given(RECORDED | JSON)
 def test_any_recorded_decision_is_compared_or_refused(document: Any) -> None:
     try:
-        compare([read_recorded(document)], SIMPLE, Rules("random", {}))
+        compare([read_recorded(document)], SIMPLE, SelectorRules("random", {}))
     except RainbowError:
         return

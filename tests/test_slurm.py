@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.agent.cluster_survey import Watch, survey
+from rainbow.agent.cluster_survey import ClusterWatch, survey
 from rainbow.agent.executors.local import cores_here
 from rainbow.client import Client
 from rainbow.graph import read_cluster
@@ -95,7 +95,7 @@ def test_a_node_that_slurm_takes_down_is_told_and_comes_back(
         secret = registering.register_cluster("oak", first.document, state=first.state)["secret"]
         seen: list[Any] = []
         with Client(url, secret) as client:
-            watch = Watch(client, "oak", lambda: survey("slurm"), seen.append, lambda _: None)
+            watch = ClusterWatch(client, "oak", lambda: survey("slurm"), seen.append, lambda _: None)
             watch.look()
             on_slurm.run("scontrol", "update", "nodename=n0004", "state=drain", "reason=a fan is broken")
             try:

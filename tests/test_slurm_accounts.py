@@ -22,8 +22,8 @@ import pytest
 from rainbow.agent import Result, Run, bare
 from rainbow.agent.executors.local import cores_here
 from rainbow.agent.executors.slurm import executor as slurm_executor
-from rainbow.agent.executors.slurm.accounts import Account, Identity, account_of, read_users
-from rainbow.agent.executors.slurm.call import Call, Place, call_of
+from rainbow.agent.executors.slurm.accounts import Identity, SiteAccount, account_of, read_users
+from rainbow.agent.executors.slurm.call import CallPlace, SbatchCall, call_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
 from rainbow.agent.executors.slurm.executor import HELPER, SlurmExecutor
 from rainbow.agent.executors.slurm.helper import answer
@@ -86,7 +86,7 @@ def test_agent_of_one_user_takes_the_jobs_of_that_user_alone(tmp_path: Path) -> 
 
 
 def test_site_bounds_what_an_account_asks_for() -> None:
-    ann = Account("ann", 1000, 1000, "/home/ann", slurm_account="physics", partitions=("batch", "short"))
+    ann = SiteAccount("ann", 1000, 1000, "/home/ann", slurm_account="physics", partitions=("batch", "short"))
     assert ann.bounded({"account": "other"}) == {"account": "physics", "partition": "batch"}
     assert ann.bounded({"partition": "short"})["partition"] == "short"
     with pytest.raises(NotCarriedError, match="ann may use batch, short here, not gpu"):
@@ -108,7 +108,7 @@ def test_site_adds_refuses_and_sets_options_of_sbatch(tmp_path: Path) -> None:
     def called(script: str = "", **site: str) -> list[str]:
         told = {"name": "a", "resources": [SLOT], "system": {}, "site": {"slurm": site}, "gang": 1, "script": script}
         run = Run(("a", 1), "a", ("true",), "/", request=told)
-        return [*call_of(run, carried(told, 90.0, ()), "m", 1, Place(tmp_path, {}, bounds=bounds)).words]
+        return [*call_of(run, carried(told, 90.0, ()), "m", 1, CallPlace(tmp_path, {}, bounds=bounds)).words]
 
     assert {"--qos=normal", "--mem=1G", "--time=2", "--contiguous", "--wckey=rainbow"} <= {*called()}
     assert {"--qos=low", "--wckey=rainbow"} <= {*called(qos="low", wckey="mine")}
@@ -261,7 +261,7 @@ def test_slurm_shows_the_same_of_a_request_by_rest_as_by_sbatch(
     )
     refused, cases = [], {}
     for case in [case for case in SAID if "slurm" in case]:
-        call = Call(tuple(words(asked(case["jobspec"]))), "#!/bin/sh\n", {"PATH": "/bin"})
+        call = SbatchCall(tuple(words(asked(case["jobspec"]))), "#!/bin/sh\n", {"PATH": "/bin"})
         try:
             body = body_of(call, 38)
         except NotCarriedError:
@@ -281,7 +281,7 @@ def test_token_that_is_absent_open_to_others_or_over_is_refused_in_words(
 ) -> None:
     tokens = tokens_of(on_slurm, tmp_path / "tokens")
     rest, account = Rest(rest_url, tokens), account_of({"ann": {"account": "nobody"}}, "ann")
-    call = Call(("--ntasks=1",), "#!/bin/sh\n", {"PATH": "/bin"})
+    call = SbatchCall(("--ntasks=1",), "#!/bin/sh\n", {"PATH": "/bin"})
     (tokens / "nobody").chmod(0o644)
     with pytest.raises(NotCarriedError, match="can be read by others"):
         rest.sbatch(call, account)

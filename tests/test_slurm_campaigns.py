@@ -20,7 +20,7 @@ import pytest
 
 from rainbow.client import Client
 from rainbow.errors import TryLater
-from rainbow.jobspec.sbatch import Caller, jobspec_of_call, read_call
+from rainbow.jobspec.sbatch import Surroundings, jobspec_of_call, read_call
 from tests.killed import Killed
 from tests.ports import free_ports
 from tests.registering import agent, processes_of
@@ -144,7 +144,9 @@ def test_a_shared_slurm_serves_our_jobs_as_it_serves_sbatch(
 
     def ours(job: Planned) -> None:
         call = read_call(job.script, [*job.call("r"), "job.sh"], {}, "job.sh")
-        user.submit(jobspec_of_call(call, Caller(datetime.now().astimezone(), str(tmp_path)))[0], requestor="ann")
+        user.submit(
+            jobspec_of_call(call, Surroundings(datetime.now().astimezone(), str(tmp_path)))[0], requestor="ann"
+        )
 
     by_sbatch, by_us = sent(slurm, jobs, "d", direct), sent(slurm, jobs, "r", ours)
     (tmp_path / "rows.json").write_text(json.dumps([by_sbatch, by_us]))
@@ -228,7 +230,7 @@ def storm_job(number: int, lines: Path, chance: random.Random) -> dict[str, Any]
     body = f"echo {number} >> {shlex.quote(str(lines))}; sleep {seconds:.1f}; exit {code}"
     if number % 2:
         call = read_call(f"#!/bin/sh\n{body}\n", ["-n1", "-t5", "-o/dev/null", "job.sh"], {}, "job.sh")
-        return jobspec_of_call(call, Caller(datetime.now().astimezone(), str(lines.parent)))[0]
+        return jobspec_of_call(call, Surroundings(datetime.now().astimezone(), str(lines.parent)))[0]
     task = {"command": ["sh", "-c", body], "resources": "w"}
     return {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": [task]}
 
@@ -317,7 +319,7 @@ def test_a_script_goes_where_it_would_start_first_of_two_slurms_and_a_machine(tm
                 until(lambda name=name, secret=secret: waits_at(Client(url, secret), name) > 60, 60)
             script = "#!/bin/sh\n#SBATCH --ntasks=1 --time=5\necho done\n"
             document, _ = jobspec_of_call(
-                read_call(script, ["job.sh"]), Caller(datetime.now().astimezone(), str(tmp_path))
+                read_call(script, ["job.sh"]), Surroundings(datetime.now().astimezone(), str(tmp_path))
             )
             made = user.submit(document, selector={"name": "constraint", "options": SORTED})
             ended = user.wait(made["id"], 60)
@@ -350,7 +352,7 @@ def test_a_job_that_is_stuck_at_one_slurm_ends_at_the_other(tmp_path: Path) -> N
         mark, user = tmp_path / "mark", Client(url, tokens)
         script = f"#!/bin/sh\n#SBATCH --ntasks=1 --time=30 --partition=short\necho >> {mark}\n"
         document, _ = jobspec_of_call(
-            read_call(script, ["job.sh"]), Caller(datetime.now().astimezone(), str(tmp_path))
+            read_call(script, ["job.sh"]), Surroundings(datetime.now().astimezone(), str(tmp_path))
         )
         made = user.submit(document, selector={"name": "constraint", "options": cheapest})
         assert made["cluster"] == "oak"

@@ -14,12 +14,12 @@ import yaml
 
 from rainbow.agent import Run
 from rainbow.agent.executors.shared_folder import given_in
-from rainbow.agent.executors.slurm.call import INDEX, Place, placed
-from rainbow.agent.executors.slurm.call import Call as Asked
+from rainbow.agent.executors.slurm.call import INDEX, CallPlace, placed
+from rainbow.agent.executors.slurm.call import SbatchCall as Asked
 from rainbow.agent.executors.slurm.call import call_of as call_of_run
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.handover import handover
-from rainbow.jobspec.sbatch import Call, Caller, call_of, jobspec_of_call, read_call
+from rainbow.jobspec.sbatch import GivenOptions, Surroundings, call_of, jobspec_of_call, read_call
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, site_options
 from rainbow.scheduling import gangs
 from rainbow.testing.executors import until
@@ -41,7 +41,7 @@ def asked(document: dict[str, Any]) -> Carried:
 
 
 def words(found: Carried) -> list[str]:
-    return Call(found.components).argv()
+    return GivenOptions(found.components).argv()
 
 
 def called(case: dict[str, Any]) -> str:
@@ -125,7 +125,7 @@ def by_executor(request: Request, name: str) -> Asked:
     array, folder = str(system.get("array") or ""), str(system.get("cwd") or TMP)
     environment = {INDEX: "0"} if array else {}
     run = Run(("j-0", 1), "j", ("true",), folder, environment, request.duration, request=told)
-    return call_of_run(run, carried(told, request.duration, HOSTS), MARK, 1, Place(Path(TMP), {}), ids=array)
+    return call_of_run(run, carried(told, request.duration, HOSTS), MARK, 1, CallPlace(Path(TMP), {}), ids=array)
 
 
 def shown(site: Slurm, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
@@ -170,7 +170,7 @@ def test_script_is_shown_by_slurm_as_sbatch_hands_it_over(both: bool, rich: Slur
         text = f"#!/bin/sh\n#SBATCH {PLAIN}\n#SBATCH {line}\nsleep 1\n"
         script.write_text(text)
         plain = held(rich, (), script)
-        document, _ = jobspec_of_call(read_call(text, ["job.sh"], {}, "job.sh"), Caller(now, TMP))
+        document, _ = jobspec_of_call(read_call(text, ["job.sh"], {}, "job.sh"), Surroundings(now, TMP))
         request = parse_jobspec(document)
         if both or number % 2:
             beside[f"{line} -> options alone"] = plain, held(rich, call_of(request, now.tzinfo).argv(), plain_script)
@@ -192,7 +192,7 @@ class Threaded(Slurm):
 @pytest.mark.soak
 def test_cores_that_a_policy_has_placed_are_whole_cores_where_slurm_counts_threads() -> None:
     run = Run(("t", 1), "j", ("x",), placement={"n0001": {"core": 2}})
-    call = Call(placed(run, pinned=True).components).argv()
+    call = GivenOptions(placed(run, pinned=True).components).argv()
     with slurm(Threaded) as threaded:
         send = ("sbatch", "--parsable", "--output=/dev/null", *call, "--wrap=sleep 30")
         jobs = [threaded.run(*send).strip() for _ in range(2)]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from rainbow.agent import cluster_survey
-from rainbow.agent.cluster_survey import Survey, Watch, survey
+from rainbow.agent.cluster_survey import ClusterWatch, Survey, survey
 from rainbow.api import create_app
 from rainbow.client import Client
 from rainbow.errors import RainbowError, RequestError, Unavailable
@@ -117,8 +117,8 @@ def oak(tmp_path: Path) -> Iterator[tuple[str, Client]]:
             yield url, client
 
 
-def watching(client: Client, surveys: list[Survey], seen: list[Any]) -> Watch:
-    return Watch(client, "oak", lambda: surveys[0], seen.append, lambda _: None)
+def watching(client: Client, surveys: list[Survey], seen: list[Any]) -> ClusterWatch:
+    return ClusterWatch(client, "oak", lambda: surveys[0], seen.append, lambda _: None)
 
 
 def test_a_change_is_told_once_and_what_others_have_set_stays(oak: tuple[str, Client]) -> None:
@@ -215,7 +215,7 @@ def test_a_resource_manager_that_is_away_for_a_while_is_complained_of_once(oak: 
     def look() -> Survey:
         raise Unavailable("sinfo: no controller")
 
-    watch = Watch(client, "oak", look, lambda _: None, said.append, every=0.05)
+    watch = ClusterWatch(client, "oak", look, lambda _: None, said.append, every=0.05)
     watch.start()
     until(lambda: bool(said), 5)
     watch.stop()

@@ -1,9 +1,9 @@
 """Usage: what tasks held and for how long, by day, and decayed.
 
-held(placement)      {"core": 8, "node": 2}: amounts by type in base units, and the workers as "node"
-days(...)            seconds of a run on each day (UTC)
-decayed(...)         an amount after some time, with a half-life
-Run.weighed(...)     a run's weighted seconds as if they had decayed while it ran
+held(placement)       {"core": 8, "node": 2}: amounts by type in base units, and the workers as "node"
+days(...)             seconds of a run on each day (UTC)
+decayed(...)          an amount after some time, with a half-life
+ChargedRun.weighed()  a run's weighted seconds as if they had decayed while it ran
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Placement = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ChargedRun:
     """An attempt of a task that ran: account and user of its job, the cluster's id, what it held, and when."""
 
     account: str
@@ -42,18 +42,18 @@ class Run:
     def used(self) -> dict[str, float]:
         """Return what it used by type: amounts times seconds, and what that cost.
 
-        >>> Run("bio", "ann", "oak", {"core": 4}, 10.0, 12.5, rate=0.5).used()
+        >>> ChargedRun("bio", "ann", "oak", {"core": 4}, 10.0, 12.5, rate=0.5).used()
         {'core': 10.0, 'cost': 5.0}
         """
         return used(self.amounts, self.seconds, self.rate)
 
-    def weighed(self, rules: Rules, now: float) -> float:
+    def weighed(self, rules: UsageRules, now: float) -> float:
         """Return its weighted seconds, each decayed since it was used."""
         return sum_of(self.amounts, rules.weights) * faded(self.began, self.ended, now, rules.half_life)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class UsageRules:
     """How usage counts for fair share: seconds until half of it is forgotten (0: never), and weights by type."""
 
     half_life: float = HALF_LIFE

@@ -198,7 +198,7 @@ SURVEY_INTERVAL = 15.0  # seconds
 WHOLE = frozenset({409, 412, 422})  # how the server refuses changes of a graph that is not as we believe
 
 
-class Watch:
+class ClusterWatch:
     """Tells the server what is new in a cluster; `see` gets the workers that are up."""
 
     def __init__(

@@ -53,7 +53,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """A status line, headers, and a body or the parts of a stream."""
 
     status: int
@@ -62,7 +62,7 @@ class Answer:
     parts: Iterable[bytes | Pause] | None = None
 
 
-LIVE = Answer(200, [(b"content-type", b"application/json"), (b"content-length", b"18")], b'{"status":"live"}\n')
+LIVE = HttpAnswer(200, [(b"content-type", b"application/json"), (b"content-length", b"18")], b'{"status":"live"}\n')
 
 
 class Gone(Exception):
@@ -77,14 +77,14 @@ class Front:
         self._lanes = Lanes(service.settings.server.threads)
         self._known: LruCache[str, tuple[Caller, float]] = LruCache(10_000)
         self._waiting = 0
-        self._polls: Polls[Answer] = Polls(service)
+        self._polls: Polls[HttpAnswer] = Polls(service)
 
     async def __call__(self, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
         try:
-            await Request(self, scope, receive, send).answer()
+            await HttpRequest(self, scope, receive, send).answer()
         except Gone:
             pass
         except RainbowError as fault:
@@ -114,7 +114,7 @@ class Front:
             return None
 
 
-class Request:
+class HttpRequest:
     """One request on its way through the front."""
 
     def __init__(
@@ -204,14 +204,14 @@ class Request:
                 return await _send(self._send, answer)
             waited = max(loop.time() - began, MOMENT)
 
-    def _named(self, answer: Answer) -> Answer:
+    def _named(self, answer: HttpAnswer) -> HttpAnswer:
         """Return a remembered answer as the answer to this request."""
         count("rainbow_requests", str(answer.status))
         name = request_id(self._headers.get(b"x-request-id", b"").decode("latin-1")).encode()
         headers = [(key, name if key == b"x-request-id" else value) for key, value in answer.headers]
         return replace(answer, headers=headers)
 
-    def _called(self, environ: dict[str, Any]) -> Answer:
+    def _called(self, environ: dict[str, Any]) -> HttpAnswer:
         told: list[Any] = []
 
         def start(status: str, headers: list[tuple[str, str]], _fault: Any = None) -> Callable[[bytes], object]:
@@ -221,15 +221,15 @@ class Request:
         parts = self._front._app(environ, start)
         status, headers = int(told[0][:3]), [(k.lower().encode(), v.encode("latin-1")) for k, v in told[1]]
         if (b"content-type", b"text/event-stream; charset=utf-8") in headers:
-            return Answer(status, headers, parts=parts)
+            return HttpAnswer(status, headers, parts=parts)
         try:
-            return Answer(status, headers, b"".join(parts))
+            return HttpAnswer(status, headers, b"".join(parts))
         finally:
             _close(parts)
 
     # ── 4 pauses ──
 
-    async def _stream(self, answer: Answer) -> None:
+    async def _stream(self, answer: HttpAnswer) -> None:
         parts = iter(answer.parts or ())
         try:
             await self._send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
@@ -300,16 +300,16 @@ def _too_long(length: int, most: int, who: Caller | None) -> RainbowError:
     return LimitError(f"request body is {length} bytes; the limit is {most} bytes", limit="body")
 
 
-def _refusal(fault: RainbowError) -> Answer:
+def _refusal(fault: RainbowError) -> HttpAnswer:
     """Write a problem of what never reached the application; the rest of its body is not read."""
     told = body_of(fault)
     body = json.dumps(told).encode()
     count("rainbow_requests", str(told["status"]))
     headers = {**headers_of(fault), "content-length": str(len(body)), "connection": "close"}
-    return Answer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
+    return HttpAnswer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
 
 
-async def _send(send: Callable[[Message], Any], answer: Answer) -> None:
+async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})
 

@@ -49,7 +49,7 @@ from rainbow.service import Service, Settings, check_service, open_service, read
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.counters import gauge
 from rainbow.service.core.pg_notify import PgNotify
-from rainbow.service.core.reload import Configuration, Watch
+from rainbow.service.core.reload import Configuration, ConfigWatch
 from rainbow.service.core.settings import Server
 from rainbow.service.queries.fleet import follow
 from rainbow.service.scheduler.loop import Loop
@@ -309,7 +309,7 @@ def _descriptors() -> int:
 def start(service: Service, config: str | None, settings: Settings, *, scheduler: bool) -> None:
     """Start what works beside the requests; `settings` is what the configuration file says."""
     if config:
-        watch = service.state(Configuration).watch = Watch(service, config, settings)
+        watch = service.state(Configuration).watch = ConfigWatch(service, config, settings)
         watch.start()
     if service.store.many_processes:
         PgNotify(service, partial(store_signs, service)).start()

@@ -72,7 +72,7 @@ SECTIONS = {
 COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
 
 
-class Commands(MutableMapping[str, click.Command]):
+class LazyCommands(MutableMapping[str, click.Command]):
     """The commands by name, each imported when it is asked for: a command waits for no other's imports."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ def main() -> None:
     """Which cluster should run this job, and when does each of its tasks start there?"""
 
 
-main.commands = Commands()  # click asks no more of it than a mapping has
+main.commands = LazyCommands()  # click asks no more of it than a mapping has
 
 
 @click.command()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from rainbow.client import responses
 from rainbow.client.figures import Figures
 from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
-from rainbow.client.wait import Waiting
+from rainbow.client.wait import WaitVerbs
 from rainbow.errors import RequestError, TryLater
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-class Client(Waiting, Figures):
+class Client(WaitVerbs, Figures):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`

@@ -66,7 +66,7 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 ALIVE: dict[str, Any] = {"id": None, "event": "alive", "data": {}}
 
 
-class Waiting:
+class WaitVerbs:
     """Verbs of Client; it has the calls."""
 
     _calls: Calls

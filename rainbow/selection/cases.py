@@ -22,7 +22,7 @@ from rainbow.errors import SelectionError
 from rainbow.matching import Verdict
 from rainbow.selection.choice import Choice
 from rainbow.selection.options import nearest
-from rainbow.selection.replay import RecordedDecision, Rules, redecide
+from rainbow.selection.replay import RecordedDecision, SelectorRules, redecide
 
 COMMON = ("states", "parameters", "nodes", "options")
 OF_CASE = (*COMMON, "case", "candidates", "seed", "seeds", "expect")
@@ -45,13 +45,13 @@ class PolicyCase:
 
     name: str
     given: RecordedDecision
-    rules: Rules
+    rules: SelectorRules
     expect: Mapping[str, Any]
     seeds: int
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What came of a case; no fault: as expected."""
 
     name: str
@@ -59,7 +59,7 @@ class Outcome:
     faults: tuple[str, ...]
 
 
-def read_trials(document: Any, rules: Rules) -> list[PolicyCase]:
+def read_trials(document: Any, rules: SelectorRules) -> list[PolicyCase]:
     """Read a file's cases; SelectionError says where one cannot be read."""
     top = _mapping(document, "")
     written = top.get("cases")
@@ -68,7 +68,7 @@ def read_trials(document: Any, rules: Rules) -> list[PolicyCase]:
     return [_trial(top, case, at, rules) for at, case in enumerate(written)]
 
 
-def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> PolicyCase:
+def _trial(top: Mapping[str, Any], written: Any, at: int, rules: SelectorRules) -> PolicyCase:
     pointer = f"/cases/{at}"
     case = _known(_mapping(written, pointer), OF_CASE, pointer)
     states = _laid_over(_mapping(top.get("states"), "/states"), _mapping(case.get("states"), f"{pointer}/states"))
@@ -82,7 +82,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, rules: Rules) -> Polic
     )
     seeds = _number(case.get("seeds", 1), 1, f"{pointer}/seeds")
     name = str(case.get("case", f"case {at + 1}"))
-    return PolicyCase(name, given, Rules(rules.selector, options), _expected(case, pointer), seeds)
+    return PolicyCase(name, given, SelectorRules(rules.selector, options), _expected(case, pointer), seeds)
 
 
 def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
@@ -157,10 +157,10 @@ def _known(written: Mapping[str, Any], keys: Sequence[str], pointer: str) -> Map
 # ── carried out ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def run(trial: PolicyCase) -> Outcome:
+def run(trial: PolicyCase) -> CaseOutcome:
     """Decide a case and say where the choice is not the expected one."""
     choice = redecide(trial.given, trial.rules)
-    return Outcome(trial.name, choice, (*_faults(choice, trial.expect), *_win_faults(trial)))
+    return CaseOutcome(trial.name, choice, (*_faults(choice, trial.expect), *_win_faults(trial)))
 
 
 def _faults(choice: Choice, expect: Mapping[str, Any]) -> Iterator[str]:

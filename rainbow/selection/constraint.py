@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import SelectionError
 from rainbow.selection.choice import Choice, Scalar, Step
 from rainbow.selection.expression.compiler import Expression, compile_expression
-from rainbow.selection.expression.scalar import Broken, describe, is_number, shown, truth
+from rainbow.selection.expression.scalar import NoValueError, describe, is_number, shown, truth
 from rainbow.selection.options import (
     Instruction,
     Priority,
@@ -213,7 +213,7 @@ class _Decision:
         try:
             if truth(value):
                 return ""
-        except Broken as error:
+        except NoValueError as error:
             return f"{expression.text}: {error}"
         read = [(name, self._variables.values(name)[row]) for name in expression.names]
         facts = ", ".join(f"{name} is {shown(value)}" for name, value in read if value is not MISSING)

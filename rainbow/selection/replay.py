@@ -22,7 +22,7 @@ from rainbow.selection.variables import MATCHED
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SelectorRules:
     """A selector and its options."""
 
     selector: str
@@ -85,13 +85,13 @@ class Comparison:
     sums: dict[str, tuple[Sum, Sum]] = field(default_factory=dict)
 
 
-def redecide(recorded: RecordedDecision, rules: Rules) -> Choice:
+def redecide(recorded: RecordedDecision, rules: SelectorRules) -> Choice:
     """Take a recorded decision again."""
     request = Request(variants=((),), tasks=(), parameters=recorded.parameters)
     return select(request, recorded.candidates, recorded.states, rules.selector, rules.options, seed=recorded.seed)
 
 
-def compare(decisions: Iterable[RecordedDecision], old: Rules, new: Rules) -> Comparison:
+def compare(decisions: Iterable[RecordedDecision], old: SelectorRules, new: SelectorRules) -> Comparison:
     """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
     found = Comparison()
     for recorded in decisions:

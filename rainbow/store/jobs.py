@@ -291,7 +291,7 @@ class UnplacedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A job that waits: what decides whose turn it is."""
 
     job: str
@@ -333,12 +333,12 @@ def open_to(connection: sa.Connection, job_id: str) -> set[str]:
     return set(connection.execute(query.where(unplaced.c.job == job_id)).scalars())
 
 
-def list_unplaced(connection: sa.Connection) -> list[Waiting]:
+def list_unplaced(connection: sa.Connection) -> list[WaitingJob]:
     """Return the jobs that wait and are not suspended."""
     query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn, jobs.c.account)
     query = query.join(unplaced, unplaced.c.job == jobs.c.id)
     query = query.where(_NAMED_UNPLACED, jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
-    return [Waiting(*row) for row in connection.execute(query)]
+    return [WaitingJob(*row) for row in connection.execute(query)]
 
 
 def count_unplaced(connection: sa.Connection, requestor: str | None = None) -> int:

@@ -75,14 +75,14 @@ _CHANGED = (
 )
 
 
-class Waiting(NamedTuple):
+class WaitingTasks(NamedTuple):
     """Tasks of one job that wait: their indexes, and what those of known names are expected to take."""
 
     indexes: Sequence[int]
     expected: Mapping[int, float]
 
 
-class Standing(NamedTuple):
+class TasksInState(NamedTuple):
     """Tasks of one job in one state: how many, since when the first is, its agent, and what that says of them.
 
     `preempted`: by whom those that stop are, and how.
@@ -108,9 +108,9 @@ def preempted(connection: sa.Connection, job_id: str) -> Mapping[str, Any] | Non
     return row.preempted if row else None
 
 
-def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dict[TaskState, Standing]]:
+def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dict[TaskState, TasksInState]]:
     """Return {job: {state: its tasks there}} of the tasks that hold space."""
-    found: dict[str, dict[TaskState, Standing]] = {}
+    found: dict[str, dict[TaskState, TasksInState]] = {}
     key = (tasks.c.job, tasks.c.state)
     query = sa.select(*key, sa.func.count(), sa.func.min(tasks.c.assigned_at), sa.func.min(tasks.c.agent)).group_by(
         *key
@@ -118,7 +118,7 @@ def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dic
     for k in range(0, len(job_ids), NAMED):
         own = (tasks.c.job.in_(job_ids[k : k + NAMED]), tasks.c.state.in_(BOOKED))
         for job, state, *told in connection.execute(query.where(*own)):
-            found.setdefault(job, {})[TaskState(state)] = Standing(*told)
+            found.setdefault(job, {})[TaskState(state)] = TasksInState(*told)
         said = (tasks.c.state == TaskState.ACCEPTED, tasks.c.pending.is_not(None))
         for job, told in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
             found[job][TaskState.ACCEPTED] = found[job][TaskState.ACCEPTED]._replace(pending=told)
@@ -231,7 +231,7 @@ def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> lis
     return [task for task in _tasks(connection, *own, tasks.c.assigned_at.is_not(None)) if task.placement]
 
 
-class Held(NamedTuple):
+class HeldTime(NamedTuple):
     """What a task held, since when and until when (None: still)."""
 
     job: str
@@ -241,10 +241,10 @@ class Held(NamedTuple):
     ended_at: float | None
 
 
-_HELD = [tasks.c[name] for name in Held._fields]
+_HELD = [tasks.c[name] for name in HeldTime._fields]
 
 
-def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[Held]:
+def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[HeldTime]:
     """Return what the tasks of a window of time held, the last to begin first."""
     live = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.state.in_(("WAITING", "RUNNING")))
     # by their end, whatever else the cluster has run: no index of its id is used
@@ -253,10 +253,10 @@ def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: flo
     still = sa.or_(tasks.c.ended_at.is_(None), tasks.c.ended_at > begin)
     query = sa.select(*_HELD).where(*own, still, tasks.c.state != TaskState.WAITING)
     rows = connection.execute(query.order_by(tasks.c.assigned_at.desc()).limit(most))
-    return [Held(*row) for row in rows]
+    return [HeldTime(*row) for row in rows]
 
 
-def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]:
+def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, WaitingTasks]:
     """Return by job which tasks of a cluster wait."""
     found: dict[str, tuple[list[int], dict[int, float]]] = {}
     query = sa.select(tasks.c.job, tasks.c.index, tasks.c.expected).where(tasks.c.cluster_id == cluster_id, _WAITS)
@@ -265,10 +265,10 @@ def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, Waiting]
         indexes.append(index)
         if expected:
             known[index] = expected
-    return {job: Waiting(*each) for job, each in found.items()}
+    return {job: WaitingTasks(*each) for job, each in found.items()}
 
 
-def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> Waiting:
+def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> WaitingTasks:
     """Return which tasks of a job wait; `whole`: how many tasks it has.
 
     Those of a new job all wait, and mostly nothing is known of them: one look into the index says that.
@@ -277,9 +277,9 @@ def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> Waiting:
     query = sa.select(sa.func.count(), sa.func.max(tasks.c.expected)).where(*mine)
     count, longest = connection.execute(query).one()
     if count == whole and not longest:
-        return Waiting(range(whole), {})
+        return WaitingTasks(range(whole), {})
     rows = connection.execute(sa.select(tasks.c.index, tasks.c.expected).where(*mine)).all()
-    return Waiting([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
+    return WaitingTasks([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
 
 
 def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:

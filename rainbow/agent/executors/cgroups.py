@@ -40,7 +40,7 @@ def limits_of(run: Run) -> dict[str, int]:
     return {"memory": memory, "cores": cores, "pids": PROCESSES * max(cores, run.processes, 1)}
 
 
-class Group:
+class ControlGroup:
     """The control group of a run: one folder, or with version 1 one for each controller."""
 
     def __init__(self, folders: Mapping[str, Path], limits: Limits) -> None:
@@ -105,12 +105,12 @@ def judged_here(end: Ended, job: str) -> Ended:
     return replace(end, detail="out of memory: it needed more than its job holds", cause="memory")
 
 
-def of_run(name: str, run: Run) -> Group | None:
+def of_run(name: str, run: Run) -> ControlGroup | None:
     """Return a new group for a run; None where the agent may make none."""
     for _ in range(2):
         try:
             folders = {controller: base / f"run-{name}" for controller, base in bases_here().items()}
-            return Group(folders, limits_of(run)) if folders else None
+            return ControlGroup(folders, limits_of(run)) if folders else None
         except OSError:  # what was found before may have been taken away
             bases_here.cache_clear()
     return None
@@ -121,7 +121,7 @@ def remove(name: str) -> None:
     folders = {controller: base / f"run-{name}" for controller, base in bases_here().items()}
     there = {controller: folder for controller, folder in folders.items() if folder.is_dir()}
     if there:
-        Group(there, {"memory": 0, "cores": 0, "pids": 0}).remove()
+        ControlGroup(there, {"memory": 0, "cores": 0, "pids": 0}).remove()
 
 
 @functools.cache

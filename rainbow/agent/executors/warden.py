@@ -89,7 +89,9 @@ def _alone(lock: int) -> None:
 class _Warden:
     """Watches one run. Signals wake it: a child has ended, or something is asked."""
 
-    def __init__(self, wards: Wards, run: Run, environment: Mapping[str, str], group: cgroups.Group | None) -> None:
+    def __init__(
+        self, wards: Wards, run: Run, environment: Mapping[str, str], group: cgroups.ControlGroup | None
+    ) -> None:
         self._wards, self._run, self._group = wards, run, group
         self._tail = ReadTail()
         inside = group.inside if group else contextlib.nullcontext

@@ -32,7 +32,7 @@ from rainbow.client.wait import FIRST_PAUSE, LONGEST_PAUSE, passes
 from rainbow.errors import RainbowError, RequestError
 
 if TYPE_CHECKING:
-    from rainbow.agent.cluster_survey import Survey, Watch
+    from rainbow.agent.cluster_survey import ClusterWatch, Survey
 
 APART = "local:apart"  # each task in a space of processes of its own
 SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r", "slurm": "slurm"}  # what says what a cluster is, by executor
@@ -215,10 +215,10 @@ def _load() -> dict[str, float]:
     return load()
 
 
-def _watch(*given: Any) -> Watch:
-    from rainbow.agent.cluster_survey import Watch
+def _watch(*given: Any) -> ClusterWatch:
+    from rainbow.agent.cluster_survey import ClusterWatch
 
-    return Watch(*given)
+    return ClusterWatch(*given)
 
 
 def _warning(chosen: str, identity: str | None, users: Path | None) -> str:
@@ -238,7 +238,7 @@ def _chosen(executor: str, mode: str | None, isolate: str, identity: str | None,
     return APART if executor == "local" and isolate == "auto" else executor
 
 
-def _work(working: Agent, cluster: str, watch: Watch | None) -> None:
+def _work(working: Agent, cluster: str, watch: ClusterWatch | None) -> None:
     """Work until a signal comes; keep the server's picture of the cluster true meanwhile, if asked to."""
     if watch:
         watch.start()

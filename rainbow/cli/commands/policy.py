@@ -19,8 +19,8 @@ from rainbow.client import Client
 from rainbow.errors import InputError, PolicyError, SelectionError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.scheduling import policies
-from rainbow.selection.cases import Outcome, read_trials, run
-from rainbow.selection.replay import Rules, compare, read_recorded, written
+from rainbow.selection.cases import CaseOutcome, read_trials, run
+from rainbow.selection.replay import SelectorRules, compare, read_recorded, written
 from rainbow.text import some
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -31,13 +31,13 @@ def policy() -> None:
     """Check scheduling-policy settings; test and compare selection rules."""
 
 
-def rules_of(path: Path) -> Rules:
+def rules_of(path: Path) -> SelectorRules:
     """Read the selector and its options from a server's configuration."""
     from rainbow.service.core.settings import read_config  # the service is slow to load, and needed here only
 
     with naming(path):
         read = read_config(path)
-    return Rules(read.selector, read.selector_options)
+    return SelectorRules(read.selector, read.selector_options)
 
 
 # ── check ──
@@ -99,11 +99,11 @@ def _trials(file: Path, config: Path | None) -> Any:
             raise
 
 
-def _shown(outcome: Outcome) -> dict[str, Any]:
+def _shown(outcome: CaseOutcome) -> dict[str, Any]:
     return {"case": outcome.name, "cluster": outcome.choice.cluster, "faults": list(outcome.faults)}
 
 
-def _draw_outcomes(console: Console, outcomes: list[Outcome]) -> None:
+def _draw_outcomes(console: Console, outcomes: list[CaseOutcome]) -> None:
     rows = [["FAILED" if one.faults else "ok", one.choice.cluster, one.name] for one in outcomes]
     console.print(printer.table(["RESULT", "CHOSEN", "CASE"], rows))
     for one in outcomes:
@@ -153,7 +153,7 @@ def diff(
 
 
 def _compared(
-    both: tuple[Rules, Rules], decisions: Path | None, client: Client, cluster: str | None, limit: int
+    both: tuple[SelectorRules, SelectorRules], decisions: Path | None, client: Client, cluster: str | None, limit: int
 ) -> dict[str, Any]:
     matched = sorted({name for rules in both for name in rules.matched})
     found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster, matched=matched)

@@ -28,7 +28,7 @@ class DemoError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class DemoServer:
     """A server that answers, and what lets clusters register."""
 
     url: str
@@ -36,7 +36,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[Server]:
+def server(folder: Path) -> Iterator[DemoServer]:
     """Run a server with a new database in `folder` on a free port of the loopback interface."""
     secret = "rbr_" + secrets.token_urlsafe(32)
     config = folder / "config.yaml"
@@ -47,7 +47,7 @@ def server(folder: Path) -> Iterator[Server]:
     with process(words, folder / "server.log") as running:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(url, running, folder / "server.log")
-        yield Server(url, secret)
+        yield DemoServer(url, secret)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 from rich.console import Console
 
 from rainbow.cli.demo import examples
-from rainbow.cli.demo.processes import DemoError, Interrupted, Server, install, process, server
-from rainbow.cli.demo.tables import Outcome, differences, draw_placed, draw_refused, next_steps, progress, say
+from rainbow.cli.demo.processes import DemoError, DemoServer, Interrupted, install, process, server
+from rainbow.cli.demo.tables import DemoOutcome, differences, draw_placed, draw_refused, next_steps, progress, say
 from rainbow.cli.output import printer
 from rainbow.cli.output.printer import console as new_console
 from rainbow.client import Client, Problem
@@ -50,7 +50,7 @@ def main(*, keep: bool = False) -> int:
     return 1 if different else 0
 
 
-def _show(console: Console, *, keep: bool) -> list[Outcome]:
+def _show(console: Console, *, keep: bool) -> list[DemoOutcome]:
     with tempfile.TemporaryDirectory(prefix="rainbow-demo-") as name:
         folder = Path(name)
         with server(folder) as there, ExitStack() as running:
@@ -63,7 +63,7 @@ def _show(console: Console, *, keep: bool) -> list[Outcome]:
             return outcomes
 
 
-def _keep(console: Console, there: Server, folder: Path) -> None:
+def _keep(console: Console, there: DemoServer, folder: Path) -> None:
     """Say where to look, and wait for Enter, or a signal where there is no terminal."""
     token = (folder / "rainbow-admin.secret").read_text().strip()
     say(console, f"\nLook at {there.url} and sign in with the token {token}", "bold")
@@ -73,7 +73,7 @@ def _keep(console: Console, there: Server, folder: Path) -> None:
 
 
 @contextmanager
-def _cluster(console: Console, there: Server, cluster: examples.ExampleCluster, folder: Path) -> Iterator[str]:
+def _cluster(console: Console, there: DemoServer, cluster: examples.ExampleCluster, folder: Path) -> Iterator[str]:
     """Register a cluster and run its agent; yields the submit token."""
     with Client(there.url, there.secret) as client:
         made = client.register_cluster(cluster.name, cluster.graph, cluster.subsystems, cluster.state)
@@ -84,21 +84,21 @@ def _cluster(console: Console, there: Server, cluster: examples.ExampleCluster, 
         yield made["token"]
 
 
-def _run_jobs(console: Console, client: Client) -> list[Outcome]:
+def _run_jobs(console: Console, client: Client) -> list[DemoOutcome]:
     submitted = [_submit(client, file, text) for file, text in examples.jobspecs().items()]
     say(console, f"{len(submitted)} jobspecs submitted")
     ended = _wait(console, client, {one.file: one.job for one in submitted if one.job is not None})
     return [_at_end(one, ended) for one in submitted]
 
 
-def _submit(client: Client, file: str, text: str) -> Outcome:
+def _submit(client: Client, file: str, text: str) -> DemoOutcome:
     matched = [one["cluster"] for one in client.match(text)["candidates"]]
     try:
         made = client.submit(text, name=file.removesuffix(".yaml"), selector=examples.SELECTORS.get(file))
     except Problem as problem:
         refusals = problem.facts.get("refusals", [])
-        return Outcome(file, matched, refusals=refusals, fault="" if refusals else str(problem))
-    return Outcome(file, matched, job=dict(made), decision=made["decision"])
+        return DemoOutcome(file, matched, refusals=refusals, fault="" if refusals else str(problem))
+    return DemoOutcome(file, matched, job=dict(made), decision=made["decision"])
 
 
 def _wait(console: Console, client: Client, jobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _wait(console: Console, client: Client, jobs: Mapping[str, Any]) -> dict[str
             time.sleep(0.25)
 
 
-def _at_end(outcome: Outcome, ended: Mapping[str, Any]) -> Outcome:
+def _at_end(outcome: DemoOutcome, ended: Mapping[str, Any]) -> DemoOutcome:
     if outcome.job is None:
         return outcome
-    return Outcome(outcome.file, outcome.matched, ended[outcome.file], outcome.decision)
+    return DemoOutcome(outcome.file, outcome.matched, ended[outcome.file], outcome.decision)

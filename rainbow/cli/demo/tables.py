@@ -22,7 +22,7 @@ States = Mapping[str, tuple[str, str]]  # {jobspec: (cluster, state)}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """One jobspec: which clusters match it, and either the job it became or why every cluster refused it."""
 
     file: str
@@ -38,7 +38,7 @@ class Outcome:
         return [task["exit_code"] for task in self.job["tasks"]] if self.job else []
 
 
-def differences(outcomes: Sequence[Outcome], expected: Mapping[str, Sequence[str]]) -> list[str]:
+def differences(outcomes: Sequence[DemoOutcome], expected: Mapping[str, Sequence[str]]) -> list[str]:
     """Say what is not as expected, a line each."""
     seen = {outcome.file for outcome in outcomes}
     lines = [f"{file} is expected, and there is no such jobspec" for file in sorted(set(expected) - seen)]
@@ -50,7 +50,7 @@ def differences(outcomes: Sequence[Outcome], expected: Mapping[str, Sequence[str
     return lines
 
 
-def _differs(outcome: Outcome, wanted: Sequence[str]) -> Iterator[str]:
+def _differs(outcome: DemoOutcome, wanted: Sequence[str]) -> Iterator[str]:
     if outcome.fault:
         yield outcome.fault
     if sorted(outcome.matched) != wanted:
@@ -123,7 +123,7 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(clean(text), style=style), soft_wrap=True)
 
 
-def draw_placed(console: Console, outcomes: Sequence[Outcome]) -> None:
+def draw_placed(console: Console, outcomes: Sequence[DemoOutcome]) -> None:
     """Show where every job went and why, and how its tasks ended."""
     rows = [
         (one.file, one.job["cluster"], _why(one), one.job["state"], _tasks(one.job))
@@ -134,7 +134,7 @@ def draw_placed(console: Console, outcomes: Sequence[Outcome]) -> None:
     console.print(table(["JOBSPEC", "CLUSTER", "WHY THERE", "STATE", "TASKS: EXIT CODES"], rows))
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: DemoOutcome) -> str:
     if len(outcome.matched) == 1:
         return "the only one that matches"
     selection = outcome.decision["selection"]
@@ -147,7 +147,7 @@ def _tasks(job: Document) -> str:
     return ", ".join(f"{task['name']}: {task['exit_code']}" for task in job["tasks"])
 
 
-def draw_refused(console: Console, outcomes: Sequence[Outcome]) -> None:
+def draw_refused(console: Console, outcomes: Sequence[DemoOutcome]) -> None:
     """Show what no cluster can run, and why each cannot."""
     rows = [
         (one.file if first else "", refusal["cluster"], why_not(refusal))

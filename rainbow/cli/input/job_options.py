@@ -20,7 +20,7 @@ from rainbow.cli.output import printer
 from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.durations import WANTED, seconds_of
-from rainbow.jobspec.sbatch import Call, Caller, is_script, jobspec_of_call, read_call
+from rainbow.jobspec.sbatch import GivenOptions, Surroundings, is_script, jobspec_of_call, read_call
 from rainbow.text import IGNORED, UNREAD
 from rainbow.text import seconds_of as time_of
 
@@ -51,13 +51,13 @@ def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     return value
 
 
-def caller() -> Caller:
+def caller() -> Surroundings:
     """Return who calls: the time, the working directory and the environment of this process."""
     try:
         folder = str(Path.cwd())
     except FileNotFoundError:
         folder = ""
-    return Caller(datetime.now().astimezone(), folder, os.environ)
+    return Surroundings(datetime.now().astimezone(), folder, os.environ)
 
 
 PLAIN = "rainbow.plain_time"
@@ -199,7 +199,7 @@ class Given:
     def jobspec(self) -> Jobspec:
         """Return the one jobspec that was given, or is written for the script or the command."""
         if self.command:
-            return self._of(Call((self.options,), arguments=self.words))
+            return self._of(GivenOptions((self.options,), arguments=self.words))
         if (script := self.script) is not None:
             return self._of_script(script, Path(self.words[0]).name, self.words[1:])
         if len(self.words) != 1:
@@ -217,11 +217,11 @@ class Given:
 
     def _of_script(self, script: str, name: str, arguments: tuple[str, ...]) -> Jobspec:
         limit = {"time": self.plain} if self.plain else {}  # beside a script a bare number is Slurm's: minutes
-        words = [*Call(({**self.options, **limit},)).argv(), "script", *arguments]
+        words = [*GivenOptions(({**self.options, **limit},)).argv(), "script", *arguments]
         read = read_call(script, words, os.environ, name)
-        return self._of(Call(read.components, read.script, name, arguments, notes=read.notes))
+        return self._of(GivenOptions(read.components, read.script, name, arguments, notes=read.notes))
 
-    def _of(self, call: Call) -> Jobspec:
+    def _of(self, call: GivenOptions) -> Jobspec:
         with as_usage(self.options):
             document, notes = jobspec_of_call(call, caller())
         self.notes[:] = notes

@@ -20,7 +20,7 @@ SETTINGS = "/settings"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SettingsFile:
     """What a file says, with what the command line does: `policy` is None where neither says it."""
 
     policy: str | None
@@ -43,7 +43,7 @@ class Written:
                 raise located(PolicyError(message, pointer=pointer), self.positions, above) from None
 
 
-def read(file: Path, policy: str | None) -> Written:
+def read(file: Path, policy: str | None) -> SettingsFile:
     """Read a file; a usage error if it is of another policy than the one that was named."""
     with naming(file):
         found, positions = load_settings(text_of(file))
@@ -52,7 +52,7 @@ def read(file: Path, policy: str | None) -> Written:
     if whole and policy and found["policy"] != policy:
         raise click.UsageError(f"{file} contains settings for policy {found['policy']}, not {policy}")
     settings = found.get("settings", {}) if whole else found
-    return Written(found["policy"] if whole else policy, settings, file, positions, whole)
+    return SettingsFile(found["policy"] if whole else policy, settings, file, positions, whole)
 
 
 def asked(file: Path, ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rainbow.cli.session import login, with_tokens
 from rainbow.client import Client, Problem
 from rainbow.jobspec import Limits, parse_jobspec
 from rainbow.jobspec.flux import flux_jobspec
-from rainbow.jobspec.sbatch import Call, call_of, is_script, jobspec_of_call, read_call, words_of_call
+from rainbow.jobspec.sbatch import GivenOptions, call_of, is_script, jobspec_of_call, read_call, words_of_call
 from rainbow.jobspec.yaml_reader import load
 
 AS_WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -72,7 +72,7 @@ def _text(rest: list[str]) -> str:
     return text_of(Path(rest[0] if rest else "-"))
 
 
-def _call(words: tuple[str, ...], text: str) -> Call:
+def _call(words: tuple[str, ...], text: str) -> GivenOptions:
     _, rest = words_of_call(words)
     name = Path(rest[0]).name if rest else "sbatch"
     with naming(Path(rest[0] if rest else "-")):
@@ -128,14 +128,14 @@ def jobspec(file: Path | None, source: str, form: str | None) -> None:
         click.echo(_written(document, form), nl=False)
 
 
-def _sbatch(call: Call) -> str:
+def _sbatch(call: GivenOptions) -> str:
     """Write the call for a shell; the script goes to its standard input."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in call.environment.items()]
     words = ["sbatch", *map(shlex.quote, call.argv()), *([shlex.quote(call.name)] if call.arguments else [])]
     return " ".join([*variables, *words, *map(shlex.quote, call.arguments)])
 
 
-def script_of(call: Call) -> str:
+def script_of(call: GivenOptions) -> str:
     """Return the script with the call's options as its only #SBATCH lines."""
     lines = call.script.splitlines(keepends=True)
     kept = [line for line in lines[1:] if not line.startswith("#SBATCH")]

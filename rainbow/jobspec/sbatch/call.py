@@ -11,13 +11,13 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec.batch import ids_text
 from rainbow.jobspec.handover import handover
 from rainbow.jobspec.request import Request, TaskSpec
-from rainbow.jobspec.sbatch.options import OPTIONS, Call
+from rainbow.jobspec.sbatch.options import OPTIONS, GivenOptions
 from rainbow.jobspec.sbatch.request import carried, clock
 
 _AS_THEY_ARE = ("output", "error", "input", "comment", "export-file")
 
 
-def call_of(request: Request, zone: tzinfo = UTC) -> Call:
+def call_of(request: Request, zone: tzinfo = UTC) -> GivenOptions:
     """Return the call of sbatch; times are written in the zone of the site.
 
     >>> from rainbow.jobspec import parse_jobspec
@@ -35,7 +35,7 @@ def call_of(request: Request, zone: tzinfo = UTC) -> Call:
     first = {**_system(request, zone, notes), **found.options}
     script, name, arguments = _script(request, task)
     environment = {key: value for key, value in request.environment.items() if value is not None}
-    return Call(
+    return GivenOptions(
         tuple(map(_sorted, (first, *found.components[1:]))), script, name, arguments, environment, tuple(notes)
     )
 

@@ -19,7 +19,7 @@ from rainbow.jobspec.batch import LAYOUT, SHAPE, read_array
 from rainbow.jobspec.durations import seconds_of
 from rainbow.jobspec.request import LOWEST
 from rainbow.jobspec.sbatch.moments import moment
-from rainbow.jobspec.sbatch.options import OPTIONS, Call, Place
+from rainbow.jobspec.sbatch.options import OPTIONS, GivenOptions, Place
 from rainbow.text import some
 
 Document = dict[str, Any]
@@ -36,7 +36,7 @@ PRIVATE = ("RAINBOW_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_")  # of a caller's
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Surroundings:
     """Who calls: the time there (with its zone), the working directory and the environment."""
 
     now: datetime
@@ -44,13 +44,13 @@ class Caller:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def jobspec_of_call(call: Call, caller: Caller) -> tuple[Document, list[str]]:
+def jobspec_of_call(call: GivenOptions, caller: Surroundings) -> tuple[Document, list[str]]:
     """Return the jobspec of a call, and in words what it carries in another form; JobspecError if it cannot.
 
     >>> from datetime import UTC
     >>> from rainbow.jobspec.sbatch.script import read_call
     >>> call = read_call("#!/bin/sh\\nhostname\\n", ["-n", "4", "-c", "2"])
-    >>> jobspec_of_call(call, Caller(datetime(2030, 1, 1, tzinfo=UTC)))[0]["resources"]
+    >>> jobspec_of_call(call, Surroundings(datetime(2030, 1, 1, tzinfo=UTC)))[0]["resources"]
     {'job': {'type': 'core', 'replicas': 4, 'count': 2}}
     """
     notes = list(call.notes)
@@ -282,7 +282,7 @@ def _constraints(shape: _Shape) -> Document:
 # ── attributes.system ──
 
 
-def _system(call: Call, caller: Caller, notes: list[str]) -> Document:
+def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Document:
     options = call.options
     system: Document = {"script": call.script}  # empty texts are left out in the end
     if "time" in options:
@@ -320,7 +320,7 @@ def seconds(text: str) -> float:
     return int(found) if found == int(found) else found
 
 
-def _moment(name: str, text: str, caller: Caller) -> float:
+def _moment(name: str, text: str, caller: Surroundings) -> float:
     found = moment(text, caller.now)
     if found is None:
         raise JobspecError(f"--{name} must be a time such as 16:00, now+1hour or 2030-01-31T12:00, got {text!r:.60}")
@@ -339,7 +339,7 @@ def _priority(options: Mapping[str, str], notes: list[str]) -> Document:
     return {"priority": max(min(-nice, 0), LOWEST)}
 
 
-def _environment(options: Mapping[str, str], caller: Caller, notes: list[str]) -> Document:
+def _environment(options: Mapping[str, str], caller: Surroundings, notes: list[str]) -> Document:
     """Return the variables that --export names. Without it none are sent: a caller's environment may hold secrets."""
     if "export" not in options:
         return {}
@@ -364,7 +364,7 @@ def _environment(options: Mapping[str, str], caller: Caller, notes: list[str]) -
     return {"environment": {**sent, **found}}
 
 
-def _dependencies(options: Mapping[str, str], caller: Caller, notes: list[str]) -> list[Document]:
+def _dependencies(options: Mapping[str, str], caller: Surroundings, notes: list[str]) -> list[Document]:
     found: list[Document] = []
     if "begin" in options:
         at = _moment("begin", options["begin"], caller)

@@ -127,7 +127,7 @@ VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GivenOptions:
     """What one call of sbatch asks for: options by name, one mapping for every component, and a script.
 
     An option that takes no value has the value "". `environment` are the variables that `export` names.
@@ -156,7 +156,8 @@ class Call:
     def directives(self) -> str:
         """Return the options as lines of a script."""
         parts = [
-            "".join(f"#SBATCH {_quoted(word)}\n" for word in Call((options,)).argv()) for options in self.components
+            "".join(f"#SBATCH {_quoted(word)}\n" for word in GivenOptions((options,)).argv())
+            for options in self.components
         ]
         return "#SBATCH hetjob\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""A batch script and a command line → `Call`, read as sbatch reads them.
+"""A batch script and a command line → `GivenOptions`, read as sbatch reads them.
 
 Options come from the script's `#SBATCH` lines before its first command, then from SBATCH_* variables, then from the
 command line; what comes later is stronger. `##SBATCH` is a comment, as is what follows a # on such a line.
@@ -16,7 +16,7 @@ from rainbow.jobspec.sbatch.options import (
     OPTIONS,
     SHORT,
     VARIABLES,
-    Call,
+    GivenOptions,
     Option,
     Place,
     Takes,
@@ -38,7 +38,7 @@ def is_script(text: str) -> bool:
 
 def read_call(
     script: str, words: Sequence[str] = (), variables: Mapping[str, str] | None = None, name: str = "sbatch"
-) -> Call:
+) -> GivenOptions:
     """Read a script of this name, the words after `sbatch` and SBATCH_* variables; JobspecError says what is wrong.
 
     The words are options, the script's file and its arguments.
@@ -59,7 +59,7 @@ def read_call(
         later |= {key: merged[0][key] for key in INHERITED if key in merged[0] and not _has(later, key)}
     kept = tuple({key: value for key, value in one.items() if _place(key) is not Place.CALL} for one in merged)
     notes += [f"--{key} is not an option of sbatch that Rainbow knows; carried as written" for key in _unknown(kept)]
-    return Call(kept, script, name, arguments, notes=tuple(notes))
+    return GivenOptions(kept, script, name, arguments, notes=tuple(notes))
 
 
 def words_of_call(words: Sequence[str]) -> tuple[Options, list[str]]:

@@ -188,7 +188,7 @@ class FairShare:
         building = WorldBuilder(view, compile_settings(check_settings(view.settings)))
         world = building.build()
         clear_limbo(world)
-        decided = Decided(list(_stops(world.limbo)), building.waits)
+        decided = Decisions(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
         kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         if view.quiet:
@@ -199,7 +199,7 @@ class FairShare:
 
 
 @dataclass
-class Decided:
+class Decisions:
     """What has been decided, tree by tree."""
 
     orders: list[Order]

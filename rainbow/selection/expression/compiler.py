@@ -19,7 +19,7 @@ from typing import Any
 
 from rainbow.selection.choice import Scalar
 from rainbow.selection.expression.grammar import RESERVED, invalid, parse
-from rainbow.selection.expression.scalar import ARITIES, MAX_BITS, PRIMITIVES, Broken, Unknown, admit
+from rainbow.selection.expression.scalar import ARITIES, MAX_BITS, PRIMITIVES, NoValueError, Unknown, admit
 
 Get = Callable[[str], Any]
 
@@ -133,7 +133,7 @@ def evaluate_with(expression: Expression, get: Get) -> Scalar | Fault:
         return expression.scalar(get)
     except Unknown as error:
         return Fault(f"{error} is not known", str(error))
-    except Broken as error:
+    except NoValueError as error:
         return Fault(str(error))
     except ZeroDivisionError:
         return Fault("division by zero")

@@ -30,11 +30,11 @@ Number = int | float
 Thunk = Callable[[], Any]
 
 
-class Broken(Exception):
+class NoValueError(Exception):
     """The expression has no value here; the text says why. Never leaves the package."""
 
 
-class Unknown(Broken):
+class Unknown(NoValueError):
     """A variable is not known here; carries its name."""
 
 
@@ -70,15 +70,15 @@ def admit(name: str, value: Any) -> Scalar:
     if type(value) in PLAIN and -SAFE < value < SAFE:  # nearly always, so asked first
         return value  # type: ignore[no-any-return]  # PLAIN are two of Scalar
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise Broken(f"{name} is too long a text")
+        raise NoValueError(f"{name} is too long a text")
     if isinstance(value, bool | str):
         return value
     if not isinstance(value, int | float):
-        raise Broken(f"{name} is not a number, text or truth value")
+        raise NoValueError(f"{name} is not a number, text or truth value")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Broken(f"{name} is not a finite number")
+        raise NoValueError(f"{name} is not a finite number")
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        raise Broken(f"{name} is too large")
+        raise NoValueError(f"{name} is too large")
     return value
 
 
@@ -94,7 +94,7 @@ def summable(value: Any) -> float | None:
 def _numbers(sign: str, *values: Any) -> None:
     for value in values:
         if not is_number(value):
-            raise Broken(f"{sign} requires a number, got {describe(value)}")
+            raise NoValueError(f"{sign} requires a number, got {describe(value)}")
 
 
 def _bounded(result: Any) -> Any:
@@ -102,18 +102,18 @@ def _bounded(result: Any) -> Any:
         return result
     if isinstance(result, int):
         if result.bit_length() > MAX_BITS:
-            raise Broken("the result is too large")
+            raise NoValueError("the result is too large")
     elif isinstance(result, complex):
-        raise Broken("the result is not a real number")
+        raise NoValueError("the result is not a real number")
     elif not math.isfinite(result):
-        raise Broken("the result is not a finite number")
+        raise NoValueError("the result is not a finite number")
     return result
 
 
 def truth(value: Any) -> bool:
     """Read a value as a condition."""
     if isinstance(value, str):
-        raise Broken(f"a condition cannot be {describe(value)}")
+        raise NoValueError(f"a condition cannot be {describe(value)}")
     return bool(value)
 
 
@@ -132,9 +132,9 @@ def _binary(sign: str, apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
 def _power(base: Number, exponent: Number) -> Any:
     if isinstance(base, int) and isinstance(exponent, int):
         if abs(exponent) > MAX_EXPONENT:
-            raise Broken(f"the exponent of an integer is at most {MAX_EXPONENT}")
+            raise NoValueError(f"the exponent of an integer is at most {MAX_EXPONENT}")
         if base.bit_length() * exponent > 2 * MAX_BITS:  # never even build what would be refused
-            raise Broken("the result is too large")
+            raise NoValueError("the result is too large")
     return base**exponent
 
 
@@ -233,7 +233,7 @@ def _function(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
 
 def _round(value: Number, digits: Number = 0) -> Number:
     if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
-        raise Broken(f"round takes a whole number of digits, at most {MAX_DIGITS}")
+        raise NoValueError(f"round takes a whole number of digits, at most {MAX_DIGITS}")
     return round(value, digits) if digits else round(value)
 
 

@@ -16,7 +16,7 @@ from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
 from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
-from rainbow.service.accounts.ranks import Known, standings_of, tree_of
+from rainbow.service.accounts.ranks import KnownAccounts, standings_of, tree_of
 from rainbow.store.accounts import charges, registry
 from rainbow.store.accounts.charges import BY
 from rainbow.text import some
@@ -73,7 +73,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
         Tree({**tree.accounts, name: changed}, tree.members).check()
         registry.put(connection, changed)
         _put_users(connection, tree, name, body.get("users") or {})
-    service.state(Known).forget()
+    service.state(KnownAccounts).forget()
     return show(service, who, name), name not in tree.accounts
 
 
@@ -107,7 +107,7 @@ def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
     with service.store.write() as connection:
         rules = registry.rules(connection)
         registry.put_rules(connection, {"half_life": rules.half_life, "weights": dict(rules.weights), **body})
-    service.state(Known).forget()
+    service.state(KnownAccounts).forget()
     found: dict[str, Any] = listing(service, who)["rules"]
     return found
 
@@ -124,7 +124,7 @@ def delete(service: Service, who: Caller, name: str) -> None:
         if there := charges.active_jobs(connection, [name]):
             raise Conflict(f"account {name} has {some(there, 'active job')}; cancel them or wait until they end")
         registry.remove(connection, name)
-    service.state(Known).forget()
+    service.state(KnownAccounts).forget()
 
 
 def check_admin(who: Caller) -> None:

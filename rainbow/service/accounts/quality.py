@@ -13,7 +13,7 @@ from rainbow.errors import Conflict, Forbidden, JobspecError, NotFound, PolicyEr
 from rainbow.scheduling.qos import DEFAULT, Limit, Qos, Rules, check_qos, read_qos
 from rainbow.scheduling.rules.running_limits import held_cores
 from rainbow.service.accounts.administration import NAME, check_admin
-from rainbow.service.accounts.ranks import Known, known_of
+from rainbow.service.accounts.ranks import KnownAccounts, known_of
 from rainbow.store.accounts import charges, registry
 from rainbow.text import meant, some
 
@@ -119,7 +119,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> di
             if account not in accounts:
                 raise PolicyError(f"account {account:.40} not found", pointer=f"/accounts/{k}")
         registry.put_qos(connection, name, given)
-    service.state(Known).forget()
+    service.state(KnownAccounts).forget()
     return _document(read_qos(name, given))
 
 
@@ -132,7 +132,7 @@ def delete(service: Service, who: Caller, name: str) -> None:
         if there := charges.active_of_qos(connection, name):
             raise Conflict(f"qos {name} has {some(there, 'active job')}; cancel them or wait until they end")
         registry.remove_qos(connection, name)
-    service.state(Known).forget()
+    service.state(KnownAccounts).forget()
 
 
 def _document(one: Qos) -> dict[str, Any]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REFRESH = 5.0  # seconds
 
 
-class Known:
+class KnownAccounts:
     """What is remembered of accounts."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Known:
         self.version, self.at = -1, -inf
 
 
-def known_of(service: Service, connection: sa.Connection) -> Known:
+def known_of(service: Service, connection: sa.Connection) -> KnownAccounts:
     """Return what is known of accounts; one server on SQLite asks the store only after a change of its own."""
-    known = service.state(Known)
+    known = service.state(KnownAccounts)
     if known.version >= 0 and not service.store.many_processes:
         return known
     version = registry.version(connection)
@@ -63,7 +63,7 @@ def tree_of(service: Service, connection: sa.Connection) -> Tree:
 
 def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, Standing]:
     """Return where accounts and members are; none without accounts."""
-    known, now = service.state(Known), service.clock()
+    known, now = service.state(KnownAccounts), service.clock()
     tree = tree_of(service, connection)
     if not tree.accounts:
         return {}

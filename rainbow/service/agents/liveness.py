@@ -108,15 +108,15 @@ def _note(
     return record
 
 
-class Departed(NamedTuple):
+class ClosedConnection(NamedTuple):
     """Seconds since an agent closed its connection without a word, and seconds that its lease still has."""
 
     ago: float
     left: float
 
 
-def departed(service: Service) -> dict[str, dict[str, Departed]]:
-    """Return {cluster id: {agent: Departed}} of agents that closed the connection on which they waited.
+def departed(service: Service) -> dict[str, dict[str, ClosedConnection]]:
+    """Return {cluster id: {agent: ClosedConnection}} of agents that closed the connection on which they waited.
 
     Not of those that have said something since, here or to another process, or that had signed off before.
     """
@@ -125,12 +125,12 @@ def departed(service: Service) -> dict[str, dict[str, Departed]]:
         return {}
     with service.store.read() as connection:
         signs = workers.agents_of_many(connection, left)
-    found: dict[str, dict[str, Departed]] = {}
+    found: dict[str, dict[str, ClosedConnection]] = {}
     for cluster_id, agents in left.items():
         for name, sign in signs.get(cluster_id, {}).items():
             silent = service.heartbeats.silence(cluster_id, sign).likely
             if name in agents and sign.workers != frozenset() and agents[name] <= silent <= lease:
-                found.setdefault(cluster_id, {})[name] = Departed(agents[name], lease - silent)
+                found.setdefault(cluster_id, {})[name] = ClosedConnection(agents[name], lease - silent)
     return found
 
 
@@ -360,13 +360,13 @@ def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most
     settle(connection, task.job, now)
 
 
-class Absences(ByCluster[float]):
+class LostClusters(ByCluster[float]):
     """{cluster id: when all its workers were first seen lost}."""
 
 
 def may_return(service: Service, mirror: Mirror) -> bool:
     """Return whether workers that are lost may come back soon: an agent that ended has a lease to start again."""
-    service.state(Absences).setdefault(mirror.entry.id, service.monotonic())
+    service.state(LostClusters).setdefault(mirror.entry.id, service.monotonic())
     if not mirror.states[WorkerState.LOST] or not is_awaited(service, mirror.entry.id):
         return False
     with service.store.read() as connection:
@@ -375,7 +375,7 @@ def may_return(service: Service, mirror: Mirror) -> bool:
 
 def is_awaited(service: Service, cluster_id: str) -> bool:
     """Return whether all workers of a cluster are lost for less than a lease."""
-    since = service.state(Absences).get(cluster_id)
+    since = service.state(LostClusters).get(cluster_id)
     return since is not None and service.monotonic() - since < service.settings.lease
 
 

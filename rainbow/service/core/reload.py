@@ -37,7 +37,7 @@ OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 class Configuration:
     """The file a service was started with: who looks at it, None without one."""
 
-    watch: Watch | None = None
+    watch: ConfigWatch | None = None
 
 
 def reload(service: Service, who: Caller) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def take_over(service: Service, settings: Settings) -> None:
     service.tell()
 
 
-class Watch:
+class ConfigWatch:
     """Looks at the configuration file and takes over what changes; a file that cannot be used changes nothing.
 
     `read` is what the file said at the start. The first look reads it again: it may have changed since.

@@ -52,7 +52,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSession:
     """What was read of a session: good until a time, and while the store's `rights` are these."""
 
     record: SessionRecord
@@ -61,7 +61,7 @@ class Known:
     until: float
 
 
-class Remembered(LruCache[str, Known]):
+class Remembered(LruCache[str, KnownSession]):
     """The last sessions that were asked for, by digest."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None
     return Session(cookie, found.caller, tuple(record.credentials), until)
 
 
-def _read(service: Service, name: str, now: float) -> Known | None:
+def _read(service: Service, name: str, now: float) -> KnownSession | None:
     rights = service.store.rights  # before anything is read
     with service.store.look() as connection:
         record = credentials.get_session(connection, name)
@@ -114,7 +114,7 @@ def _read(service: Service, name: str, now: float) -> Known | None:
             who = caller_by(service, connection, record.credentials) if record else None
         except Unauthenticated:
             return None
-    return Known(record, who, rights, min(now + FOR, who.until)) if record and who else None
+    return KnownSession(record, who, rights, min(now + FOR, who.until)) if record and who else None
 
 
 def act(service: Service, session: Session, brought: str) -> Session:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.core.service import Service
     from rainbow.store.jobs import JobRecord
-    from rainbow.store.tasks import Standing
+    from rainbow.store.tasks import TasksInState
 
 
 T = TaskState
@@ -35,7 +35,7 @@ NAMED = 5  # agents that are called by name
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ClusterPresence:
     """What is known of a cluster: when each agent was last seen, and its scheduler's fault.
 
     `living` are those whose lease is not over, `serving` those of them that have not said that no worker is up.
@@ -67,11 +67,11 @@ def unserved(service: Service, connection: sa.Connection, record: JobRecord) -> 
     return _no_agent(site, record.submitted_at)
 
 
-def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Site:
+def _site(service: Service, connection: sa.Connection, record: JobRecord) -> ClusterPresence:
     signs = workers.agents_of(connection, record.cluster_id)
     cluster = clusters.get(connection, record.cluster_id)
     living = alive(service.heartbeats, service.settings.lease, record.cluster_id, signs)
-    return Site(
+    return ClusterPresence(
         record.cluster,
         {name: sign.seen_at for name, sign in signs.items()},
         frozenset(living),
@@ -81,7 +81,9 @@ def _site(service: Service, connection: sa.Connection, record: JobRecord) -> Sit
     )
 
 
-def wait_of(record: JobRecord, standing: Mapping[TaskState, Standing], site: Site) -> dict[str, Any] | None:
+def wait_of(
+    record: JobRecord, standing: Mapping[TaskState, TasksInState], site: ClusterPresence
+) -> dict[str, Any] | None:
     """Say why a job waits; None if all that is left of it runs."""
     for state, say in _SAID.items():
         if state in standing and (wait := say(record, standing[state], site)) is not None:
@@ -98,7 +100,7 @@ def _wait(reason: str, text: str, since: float | None, /, **facts: Any) -> dict[
     return {"reason": reason, "text": text, "facts": facts, "since": since}
 
 
-def _silent(_: JobRecord, of: Standing, site: Site) -> dict[str, Any] | None:
+def _silent(_: JobRecord, of: TasksInState, site: ClusterPresence) -> dict[str, Any] | None:
     if of.agent in site.living or of.agent.startswith(PULLS):
         return None
     seen = site.seen.get(of.agent)
@@ -107,7 +109,7 @@ def _silent(_: JobRecord, of: Standing, site: Site) -> dict[str, Any] | None:
     return _wait("agent-silent", text, seen, agent=of.agent, tasks=of.number)
 
 
-def _assigned(_: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+def _assigned(_: JobRecord, of: TasksInState, site: ClusterPresence) -> dict[str, Any]:
     if site.serving:
         names = sorted(site.serving)[:NAMED]
         may = some(len(site.serving), "connected agent")
@@ -116,7 +118,7 @@ def _assigned(_: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
     return _no_agent(site, of.since, tasks=of.number)
 
 
-def _no_agent(site: Site, since: float | None, **facts: Any) -> dict[str, Any]:
+def _no_agent(site: ClusterPresence, since: float | None, **facts: Any) -> dict[str, Any]:
     """Say that no agent serves a cluster."""
     last = max(site.seen.values(), default=None)
     seen = f"the last was seen at {rfc3339(last)}" if last is not None else "none was ever seen"
@@ -126,7 +128,7 @@ def _no_agent(site: Site, since: float | None, **facts: Any) -> dict[str, Any]:
     return _wait("no-agent", text, since, **facts, last_seen=None if last is None else rfc3339(last))
 
 
-def _accepted(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+def _accepted(record: JobRecord, of: TasksInState, site: ClusterPresence) -> dict[str, Any]:
     if (wait := _silent(record, of, site)) is not None:
         return wait
     if of.pending:
@@ -136,7 +138,7 @@ def _accepted(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
     return _wait("not-started", text, of.since, agent=of.agent, tasks=of.number)
 
 
-def _stopping(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+def _stopping(record: JobRecord, of: TasksInState, site: ClusterPresence) -> dict[str, Any]:
     if (wait := _silent(record, of, site)) is not None:
         return wait
     if how := of.preempted:
@@ -147,7 +149,7 @@ def _stopping(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
     return _wait("stopping", text, record.canceled_at or of.since, agent=of.agent, tasks=of.number)
 
 
-def _suspended(record: JobRecord, of: Standing, site: Site) -> dict[str, Any]:
+def _suspended(record: JobRecord, of: TasksInState, site: ClusterPresence) -> dict[str, Any]:
     if (wait := _silent(record, of, site)) is not None:
         return wait
     asked = record.suspended_at is not None

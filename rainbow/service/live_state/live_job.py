@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rainbow.service.jobs.jobspecs import Reading
     from rainbow.service.live_state.matcher_cache import MatcherCache
     from rainbow.store.jobs import JobRecord
-    from rainbow.store.tasks import Waiting
+    from rainbow.store.tasks import WaitingTasks
 
 
 SLACK = 1_000  # places of tasks that have started, kept in front
@@ -101,7 +101,7 @@ SUSPENDED = "suspended; run `rainbow job resume` to continue"
 class LiveJob:
     """A job that has not ended. `order` are the tasks that wait, `booked` those that hold space, by index."""
 
-    def __init__(self, record: JobRecord, read: Reading, waiting: Waiting, placing: MatcherCache) -> None:
+    def __init__(self, record: JobRecord, read: Reading, waiting: WaitingTasks, placing: MatcherCache) -> None:
         self.record = record
         self.read = read
         self.order = Order(*waiting)

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
-    from rainbow.store.tasks import Waiting
+    from rainbow.store.tasks import WaitingTasks
     from rainbow.store.workers import WorkerRecord
 
 
 MOST_CHECKED = 256  # workers of a cluster that is checked at every step, with RAINBOW_CHECK=1
 OVERDUE_INTERVAL = 0.5  # seconds between two looks at whether a step is overdue
-NOTHING = tasks.Waiting((), {})
+NOTHING = tasks.WaitingTasks((), {})
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None)
     return {record.id: record for record in found}
 
 
-def _add(connection: sa.Connection, mirror: Mirror, record: JobRecord, waiting: Waiting) -> None:
+def _add(connection: sa.Connection, mirror: Mirror, record: JobRecord, waiting: WaitingTasks) -> None:
     mirror.put_job(LiveJob(record, reading(connection, record.id), waiting, mirror.placing))
 
 

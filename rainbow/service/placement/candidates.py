@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DigestedText:
     """A text and its digest, both worked out once."""
 
     text: str
     digest: str
 
     @classmethod
-    def of(cls, value: Any) -> Part:
+    def of(cls, value: Any) -> DigestedText:
         """Write a value."""
         text = json.dumps(value, default=str)
         return cls(text, sha256(text.encode()).hexdigest())
@@ -58,7 +58,7 @@ class CandidateStates:
 
     reach: ReachableClusters
     at: float
-    states: Part
+    states: DigestedText
 
 
 class Snapshots(LruCache["ReachableClusters", CandidateStates]):
@@ -76,14 +76,14 @@ FEW_CANDIDATES = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
 
 
-class Absences(LruCache[Any, tuple[float, list[str]]]):
+class CandidateAbsences(LruCache[Any, tuple[float, list[str]]]):
     """When, and which candidates had no agent, by the ids of the candidates."""
 
     def __init__(self) -> None:
         super().__init__(MOST_CALLERS)
 
 
-def snapshot(service: Service, among: ReachableClusters) -> Part:
+def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
     """Return the states for a decision that reads none of them: what another selector would have been given.
 
     They are written once for all jobs that are placed within SNAPSHOT_LASTS seconds.
@@ -93,7 +93,7 @@ def snapshot(service: Service, among: ReachableClusters) -> Part:
     if known is None or not 0 <= now - known.at < SNAPSHOT_LASTS:
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
-        known = CandidateStates(among, now, Part.of(found))
+        known = CandidateStates(among, now, DigestedText.of(found))
     if known.reach is not among:
         known = replace(known, reach=among)
     snapshots.put(among, known)
@@ -113,7 +113,7 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
     """
     if len(ids) <= FEW_CANDIDATES:
         return _unattended(connection, ids)
-    absences, now = service.state(Absences), service.clock()
+    absences, now = service.state(CandidateAbsences), service.clock()
     known = absences.get(Same(ids)) or absences.get(tuple(ids))  # other graphs, the same clusters
     if known is None or not 0 <= now - known[0] < NOTED:
         known = absences.put(tuple(ids), (now, _unattended(connection, ids)))
@@ -273,20 +273,20 @@ class ReachableClusters:
         return {entry.id: entry.cluster.name for entry in self.entries}
 
     @cached_property
-    def all_match(self) -> Part:
+    def all_match(self) -> DigestedText:
         """A match by which all of them are candidates, as the ledger keeps it."""
         candidates = [{"cluster": cluster.name} for cluster in self.clusters]
-        return Part.of({"candidates": candidates, "refusals": [], "undecided": []})
+        return DigestedText.of({"candidates": candidates, "refusals": [], "undecided": []})
 
     @cached_property
-    def graphs(self) -> Part:
+    def graphs(self) -> DigestedText:
         """{name: id and revision}, as the ledger keeps it: a cluster that was registered again is another."""
-        return Part.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
+        return DigestedText.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
 
     @property
-    def graph_parts(self) -> dict[str, Part]:
+    def graph_parts(self) -> dict[str, DigestedText]:
         """What the ledger keeps of the graphs: those of a reach before, and of which there are others since."""
-        return {"graphs": self.graphs, **({"regraphed": Part.of(self.regraphed)} if self.regraphed else {})}
+        return {"graphs": self.graphs, **({"regraphed": DigestedText.of(self.regraphed)} if self.regraphed else {})}
 
     def with_graphs(self, others: Sequence[RegisteredCluster]) -> ReachableClusters | None:
         """Return the same clusters, some with other graphs; what depends on none is kept. None if they are others."""

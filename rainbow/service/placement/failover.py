@@ -73,7 +73,7 @@ class Looks(ByCluster[Look]):
     """{cluster id: how far its jobs have been looked at}."""
 
 
-class Departed(Protocol):
+class DepartedMirror(Protocol):
     """The mirror of a cluster, as far as its jobs leave it."""
 
     @property
@@ -102,7 +102,7 @@ def is_away(states: Iterable[WorkerState]) -> bool:
     return bool(known) and known <= GONE
 
 
-def leave(service: Service, mirror: Departed) -> None:
+def leave(service: Service, mirror: DepartedMirror) -> None:
     """Place again some of what waits at a cluster that is away; what fits nowhere else continues waiting.
 
     One short transaction a step, and then a pause, so that others get most of the time; the next step takes up where

@@ -22,12 +22,12 @@ from rainbow.errors import Conflict, Forbidden, TooMany
 from rainbow.matching import candidates_of, match, names_of
 from rainbow.scheduling import policies
 from rainbow.selection import Choice, Step, matched_read, reads_states
-from rainbow.selection.replay import RecordedDecision, Rules, compare, read_recorded, redecide
+from rainbow.selection.replay import RecordedDecision, SelectorRules, compare, read_recorded, redecide
 from rainbow.selection.replay import written as replay_written
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.placement.candidates import Part, StatesRead, aged, revision_of
+from rainbow.service.placement.candidates import DigestedText, StatesRead, aged, revision_of
 from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.store import jobs, pages
 from rainbow.store.jobs import JobRecord
@@ -84,7 +84,7 @@ def told(choice: Choice, found: Match) -> dict[str, Any]:
     return {**about, "ranks": {name: ranks[name] for name in names if name in ranks}}
 
 
-def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> dict[str, Part]:
+def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> dict[str, DigestedText]:
     """Return the complete match and choice for the decision log; empty if the response has them.
 
     A choice of ours is taken again when it is looked at: it is kept as its seal and what it may have read.
@@ -94,15 +94,15 @@ def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> 
     if not reads_states(how[0]):  # it has looked at no candidate either
         return {"match": found.named}
     if (read := matched_read(*how)) is None:
-        return {"match": found.worked_out, "selection": Part.of(written(choice))}
-    return {"match": found.named, "matched": found.columns(read), "selection": Part("", choice.seal())}
+        return {"match": found.worked_out, "selection": DigestedText.of(written(choice))}
+    return {"match": found.named, "matched": found.columns(read), "selection": DigestedText("", choice.seal())}
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
     """States that were kept whole, and what they were made of."""
 
-    part: Part
+    part: DigestedText
     made_of: Mapping[str, tuple[Any, ...]]
 
 
@@ -113,14 +113,14 @@ class Frames:
         self._last: Whole | None = None
         self._spent = 0
 
-    def parts(self, read: StatesRead) -> dict[str, Part]:
+    def parts(self, read: StatesRead) -> dict[str, DigestedText]:
         """Return the parts of the ledger that say what the states were."""
         known, last = read.made_of, self._last
         changed = [name for name, one in known.items() if last and last.made_of.get(name) != one]
         if last is None or self._spent > len(last.part.text) or 2 * len(changed) > len(known):
-            last, changed = Whole(Part.of({name: read.kept(name) for name in known}), known), []
+            last, changed = Whole(DigestedText.of({name: read.kept(name) for name in known}), known), []
             self._last, self._spent = last, 0
-        frame = Part.of({"at": read.at, "changed": {name: read.kept(name) for name in changed}})
+        frame = DigestedText.of({"at": read.at, "changed": {name: read.kept(name) for name in changed}})
         self._spent += len(frame.text)
         return {"base": last.part, "frame": frame}
 
@@ -131,13 +131,13 @@ def restored(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: aged(kept, frame["at"]) for name, kept in {**given["base"], **frame["changed"]}.items()}
 
 
-def entry(parts: Mapping[str, Part]) -> dict[str, Any]:
+def entry(parts: Mapping[str, DigestedText]) -> dict[str, Any]:
     """Return the log entry of a decision: the digest of each part, plus short parts inline."""
     texts = {name: part.text for name, part in parts.items() if 0 < len(part.text) <= SHORT}
     return {**texts, "digests": {name: part.digest for name, part in parts.items()}}
 
 
-def long(parts: Mapping[str, Part]) -> dict[str, str]:
+def long(parts: Mapping[str, DigestedText]) -> dict[str, str]:
     """Return the other parts, by digest."""
     return {part.digest: part.text for part in parts.values() if len(part.text) > SHORT}
 
@@ -224,7 +224,7 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
 
 def _again(decision: Mapping[str, Any], parameters: Mapping[str, Any]) -> Choice:
     inputs = _inputs(decision, parameters)
-    return redecide(read_recorded(inputs), Rules(inputs["selector"]["name"], inputs["selector"]["options"]))
+    return redecide(read_recorded(inputs), SelectorRules(inputs["selector"]["name"], inputs["selector"]["options"]))
 
 
 def _changed(service: Service, decision: Mapping[str, Any]) -> list[str]:
@@ -302,7 +302,7 @@ MOST_TRIED, PIECE = 1_000, 100  # decisions of a comparison, and those read at o
 SECONDS = 2.0  # that a comparison may take
 
 
-class Turn:
+class ComparisonTurn:
     """Who compares: one at a time, so that comparisons never take more than one thread."""
 
     def __init__(self) -> None:
@@ -316,14 +316,14 @@ def tried(service: Service, who: Caller, config: str, limit: int) -> dict[str, A
     """
     if not who.admin:
         raise Forbidden("recorded decisions need the admin token")
-    read, end, turn = settings_of(config), service.monotonic() + SECONDS, service.state(Turn).lock
+    read, end, turn = settings_of(config), service.monotonic() + SECONDS, service.state(ComparisonTurn).lock
     if not turn.acquire(blocking=False):
         raise TooMany("another comparison is running; try again in 2 s", retry_after=2, limit="comparisons")
-    rules = Rules(read.selector, read.selector_options)
+    rules = SelectorRules(read.selector, read.selector_options)
     try:
         chosen = islice(_recorded(service, who, rules.matched), min(limit, MOST_TRIED))
         decisions = takewhile(lambda _: service.monotonic() < end, chosen)
-        now = Rules(service.settings.selector, service.settings.selector_options)
+        now = SelectorRules(service.settings.selector, service.settings.selector_options)
         found = compare(decisions, now, rules)
     finally:
         turn.release()

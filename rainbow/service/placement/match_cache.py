@@ -18,7 +18,7 @@ from rainbow.lru_cache import LruCache
 from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
-from rainbow.service.placement.candidates import MOST_REQUESTORS, Part
+from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText
 
 if TYPE_CHECKING:
     from rainbow.matching import Budget, Verdict
@@ -42,7 +42,7 @@ class Match:
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
-        self._columns: LruCache[tuple[str, ...], Part] = LruCache(MOST_REQUESTORS)
+        self._columns: LruCache[tuple[str, ...], DigestedText] = LruCache(MOST_REQUESTORS)
 
     @cached_property
     def allowed(self) -> LruCache[str, list[str]]:
@@ -96,9 +96,13 @@ class Match:
         return max(map(len, (self.candidates, self.refusals, self.undecided))) <= MOST_SHOWN
 
     @cached_property
-    def named(self) -> Part:
+    def named(self) -> DigestedText:
         """The candidates and refusals by name, as the ledger keeps them."""
-        return self.reach.all_match if len(self.candidates) == len(self.reach.entries) else Part.of(self._named())
+        return (
+            self.reach.all_match
+            if len(self.candidates) == len(self.reach.entries)
+            else DigestedText.of(self._named())
+        )
 
     def _named(self) -> dict[str, list[dict[str, str]]]:
         found = {
@@ -108,22 +112,22 @@ class Match:
         }
         return {key: [{"cluster": name} for name in names] for key, names in found.items()}
 
-    def columns(self, read: Sequence[str]) -> Part:
+    def columns(self, read: Sequence[str]) -> DigestedText:
         """What matching found of the candidates, by variable that a decision may read: one value, or one for each."""
         known = self._columns.get(tuple(read))
-        return known or self._columns.put(tuple(read), Part.of({name: self._column(name) for name in read}))
+        return known or self._columns.put(tuple(read), DigestedText.of({name: self._column(name) for name in read}))
 
     def _column(self, name: str) -> Any:
         values = matched_values(self.candidates, name)
         return values[0] if len(set(values)) == 1 else values
 
     @cached_property
-    def worked_out(self) -> Part:
+    def worked_out(self) -> DigestedText:
         """The same, with all there is to say of each candidate: for a selection that has looked at it."""
         candidates = verdict_to_json(Request(((),), ()), self.candidates)["candidates"]
         others = {"refusals": self.refusals, "undecided": self.undecided}
         named = {key: [{"cluster": name} for name in names_of(verdicts)] for key, verdicts in others.items()}
-        return Part.of({"candidates": candidates, **named})
+        return DigestedText.of({"candidates": candidates, **named})
 
 
 @dataclass(frozen=True, slots=True)

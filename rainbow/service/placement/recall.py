@@ -20,7 +20,7 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import WITHDRAWING, end
 from rainbow.service.placement.arrival import Arrival, arrivals
 from rainbow.service.placement.candidates import sized, states_of
-from rainbow.service.placement.failover import Departed, Elsewhere, Going
+from rainbow.service.placement.failover import DepartedMirror, Elsewhere, Going
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
 from rainbow.store import events, jobs, tasks
@@ -42,7 +42,7 @@ STUCK = "stuck"  # the class of a site's reason that does not pass
 UNBEGUN = {TaskState.WAITING, TaskState.ACCEPTED, TaskState.CANCELED}
 
 
-class Handing(Departed, Protocol):
+class Handing(DepartedMirror, Protocol):
     """The mirror of a cluster that hands jobs over."""
 
     @property

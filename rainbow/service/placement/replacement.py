@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import ByCluster
 from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
-from rainbow.service.placement.failover import SLICE, Departed, Elsewhere, Move, is_movable
+from rainbow.service.placement.failover import SLICE, DepartedMirror, Elsewhere, Move, is_movable
 from rainbow.store import jobs
 from rainbow.text import rfc3339
 
@@ -84,7 +84,7 @@ def is_unfinished(service: Service, cluster_id: str) -> bool:
     return bool(review and review.left)
 
 
-def move_to_sooner(service: Service, mirror: Departed) -> bool:
+def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
     """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
     told = service.state(Outlook).of(mirror.entry.id, service.clock())
     before = service.state(Reviews).get(mirror.entry.id)
@@ -111,7 +111,7 @@ def move_to_sooner(service: Service, mirror: Departed) -> bool:
     return bool(moved)
 
 
-def _first(mirror: Departed, left: tuple[str, ...]) -> list[str]:
+def _first(mirror: DepartedMirror, left: tuple[str, ...]) -> list[str]:
     """Return the jobs that are left, or were submitted first, of those that wait and may move by all in memory."""
     may = [
         (live.record.submitted_at, job_id)

@@ -32,7 +32,7 @@ from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import first_tasks
 from rainbow.service.placement import ledger, named_dependencies, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
-from rainbow.service.placement.candidates import Part, StatesRead, read_states, sized, snapshot, unattended
+from rainbow.service.placement.candidates import DigestedText, StatesRead, read_states, sized, snapshot, unattended
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
@@ -56,7 +56,7 @@ States = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decision:
     """What selection said of a job, what it was given, and the decision as it is answered."""
 
     job: str
@@ -76,7 +76,7 @@ class SubmitTransaction:
     found: Match
     selector: str
     options: Mapping[str, Any]
-    snapshot: Part | None = None  # what is kept of the states if the selector reads none
+    snapshot: DigestedText | None = None  # what is kept of the states if the selector reads none
     barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
     queues: bool = False  # waits where clusters match and none takes it now
@@ -105,12 +105,12 @@ class SubmitTransaction:
     @property
     def is_of_one_cluster(self) -> bool:
         """Whether all it writes is of the chosen cluster, and nothing it reads is counted over several."""
-        accounts_ = self.service.state(ranks.Known)
+        accounts_ = self.service.state(ranks.KnownAccounts)
         named = self.asked.basis or self.wanted.request.dependencies
         whole = named or self.staged or accounts_.tree.accounts or accounts_.qos
         return not (whole or read_of(self.selector, self.options, FORECAST))
 
-    def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decided:
+    def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decision:
         check_dependencies(connection, self.who, self.wanted.request)
         named_dependencies.check(self.who, self.wanted.request)
         return self._decide(connection, job_id)
@@ -149,14 +149,14 @@ class SubmitTransaction:
         """Place a job that waits for a cluster; the refusal says why it still waits."""
         return self._take(connection, self.check_now(connection, waiting.id), waiting)[0]
 
-    def check_now(self, connection: sa.Connection, job_id: str) -> Decided:
+    def check_now(self, connection: sa.Connection, job_id: str) -> Decision:
         """Return what selection says of a job, without writing; raise the refusal if no cluster takes it now."""
         decided = self._decide(connection, job_id)
         if decided.choice.cluster is None:
             raise self._refusal(decided)
         return decided
 
-    def _decide(self, connection: sa.Connection, job_id: str) -> Decided:
+    def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
         states, choice, left_out = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
@@ -166,10 +166,10 @@ class SubmitTransaction:
             decision["unattended"] = left_out
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
-        return Decided(job_id, states, choice, decision)
+        return Decision(job_id, states, choice, decision)
 
     def _take(
-        self, connection: sa.Connection, decided: Decided, waiting: JobRecord | None = None
+        self, connection: sa.Connection, decided: Decision, waiting: JobRecord | None = None
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
         cluster = refusal.taking(connection, decided.choice.cluster or "", lock=self.beside)
@@ -187,7 +187,7 @@ class SubmitTransaction:
         return record, decision
 
     def _queue(
-        self, connection: sa.Connection, decided: Decided, why: NoClusterNow
+        self, connection: sa.Connection, decided: Decision, why: NoClusterNow
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job that waits for a cluster."""
         service, asked, reach = self.service, self.asked, self.found.reach
@@ -207,7 +207,7 @@ class SubmitTransaction:
         refusal.enter(connection, record, homes[0], ids, (asked.selector, asked.options, asked.backend))
         return record, decided.told
 
-    def _kept(self, decided: Decided, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    def _kept(self, decided: Decision, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a decision as it is stored, and the long texts that are kept beside it."""
         parts = {
             **self._given(decided.states),
@@ -215,7 +215,7 @@ class SubmitTransaction:
         }
         return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
 
-    def _refusal(self, decided: Decided) -> Refused:
+    def _refusal(self, decided: Decision) -> Refused:
         seconds = self.service.settings.limits.match_seconds
         return refusal.refusal(self.found, decided.choice, self.drained, decided.told, seconds)
 
@@ -276,12 +276,12 @@ class SubmitTransaction:
         program = "".join(filter(str.isprintable, self.wanted.request.tasks[0].command[0].rpartition("/")[2]))
         return self.asked.name or self.wanted.request.name or program[:LONGEST_NAME] or "job"
 
-    def _given(self, states: States) -> dict[str, Part]:
+    def _given(self, states: States) -> dict[str, DigestedText]:
         """Return what the selection was given, as the ledger keeps it."""
-        given = {"policy": Part.of([self.selector, self.options]), **self.found.reach.graph_parts}
+        given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
         if self.read is not None and self.snapshot is None:
             return {**given, **self.service.state(ledger.Frames).parts(self.read)}
-        return {**given, "states": self.snapshot or Part.of(states)}
+        return {**given, "states": self.snapshot or DigestedText.of(states)}
 
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None

@@ -22,7 +22,7 @@ from rainbow.service.placement.submission import Submission
 from rainbow.service.placement.submit import prepare
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
-from rainbow.store.jobs import UnplacedRecord, Waiting
+from rainbow.store.jobs import UnplacedRecord, WaitingJob
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -46,7 +46,7 @@ class Turns:
     """
 
     def __init__(
-        self, waiting: Iterable[Waiting], now: float, factors: Mapping[tuple[str, str], float] | None = None
+        self, waiting: Iterable[WaitingJob], now: float, factors: Mapping[tuple[str, str], float] | None = None
     ) -> None:
         rank = factors or {}
         self._heap = [

@@ -16,7 +16,7 @@ import numpy as np
 import structlog
 
 from rainbow.errors import RainbowError
-from rainbow.service.agents.liveness import Departed, departed
+from rainbow.service.agents.liveness import ClosedConnection, departed
 from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.access import Caller, visible_cluster
 from rainbow.service.core.pubsub import ALL
@@ -38,7 +38,7 @@ log = structlog.get_logger("rainbow.fleet")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ClusterCounts:
     """What one cluster has: workers by state, and its jobs that have not ended."""
 
     workers: Mapping[WorkerState, int] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, Counts] = {}
+        self._known: dict[str, ClusterCounts] = {}
         self._seen: dict[str, int] = {}
         self._all, self._next, self._whole = -1, 0.0, 0.0
 
-    def read(self, service: Service) -> Mapping[str, Counts]:
+    def read(self, service: Service) -> Mapping[str, ClusterCounts]:
         """Return the counts as they are now, or were just now if counting takes long."""
         with self._lock:
             now, version = service.monotonic(), service.news.version(ALL)
@@ -74,7 +74,7 @@ class Tally:
             there = workers.counts(connection, changed)
             live = statistics.live(connection, changed)
         kept = {one: counts for one, counts in self._known.items() if one in ids}
-        self._known = kept | {one: Counts(there.get(one, {}), live.get(one, Live())) for one in changed}
+        self._known = kept | {one: ClusterCounts(there.get(one, {}), live.get(one, Live())) for one in changed}
         self._seen, self._whole = seen, now if whole else self._whole
 
 
@@ -83,7 +83,7 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
     counts = service.state(Tally).read(service)
     entries = [entry for entry in service.catalogue.values() if who.sees(entry.id)]
     gone = departed(service)
-    rows = [_row(service, entry, counts.get(entry.id, Counts()), gone.get(entry.id, {})) for entry in entries]
+    rows = [_row(service, entry, counts.get(entry.id, ClusterCounts()), gone.get(entry.id, {})) for entry in entries]
     first = sorted((row for row in rows if row["rank"] < NOTHING), key=_urgency)
     unplaced = _unplaced(service, who)
     return {
@@ -102,7 +102,9 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
 FAULT, SILENT, WAITS, AWAY, NOTHING = range(5)  # why a cluster needs somebody, the worst first
 
 
-def _row(service: Service, entry: RegisteredCluster, counts: Counts, gone: Mapping[str, Departed]) -> dict[str, Any]:
+def _row(
+    service: Service, entry: RegisteredCluster, counts: ClusterCounts, gone: Mapping[str, ClosedConnection]
+) -> dict[str, Any]:
     state, fault, live = cluster_state(entry, counts.workers), service.faults.get(entry.id, ""), counts.live
     all_of_them, ready = entry.cluster.worker_count, counts.workers.get(WorkerState.READY, 0)
     away = {str(one): counts.workers[one] for one in sorted(BROKEN) if counts.workers.get(one)}
@@ -181,7 +183,7 @@ def _why(row: Mapping[str, Any], wait: Mapping[str, Any]) -> str:
     return ", ".join(f"{some(many, 'worker')} {word.lower()}" for word, many in row["away"].items())
 
 
-def _gone(agents: Mapping[str, Departed]) -> str:
+def _gone(agents: Mapping[str, ClosedConnection]) -> str:
     name, one = max(agents.items(), key=lambda each: each[1].ago)
     others = f" and {some(len(agents) - 1, 'other agent')}" if len(agents) > 1 else ""
     return (

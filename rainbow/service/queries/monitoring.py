@@ -14,7 +14,7 @@ from rainbow.scheduling.interface import Order
 from rainbow.service.clusters.scheduling_settings import settings_document
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.step import Figures, LastFigures, plan_only
+from rainbow.service.scheduler.step import FiguresByCluster, LastFigures, plan_only
 from rainbow.store import clusters, jobs, statistics
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def metrics(service: Service) -> str:
     with service.store.read() as connection:
         queues = statistics.queues(connection)
     _plan_again(service)
-    kept, found = service.state(Figures), dict[str, list[Sample]]()
+    kept, found = service.state(FiguresByCluster), dict[str, list[Sample]]()
     for name, entry in sorted(service.catalogue.items()):
         label = {"cluster": name}
         known = kept.get(entry.id)
@@ -145,7 +145,7 @@ KEPT_SECONDS = 60.0  # as long figures stand if nothing happens
 
 
 def _plan_again(service: Service) -> None:
-    kept, now, news = service.state(Figures), service.monotonic(), service.news
+    kept, now, news = service.state(FiguresByCluster), service.monotonic(), service.news
     stale = [
         (known.at if known else 0.0, name)
         for name, entry in service.catalogue.items()

@@ -61,12 +61,12 @@ class Seen:
         return self.made[key]
 
 
-class Looks(ByCluster[Seen]):
+class SeenClusters(ByCluster[Seen]):
     """What was read last of each cluster."""
 
 
 def _seen(service: Service, record: ClusterRecord) -> Seen:
-    looks, now, version = service.state(Looks), service.monotonic(), service.news.version(record.id)
+    looks, now, version = service.state(SeenClusters), service.monotonic(), service.news.version(record.id)
     known = looks.get(record.id)
     if known and (now < known.at + known.cost / SHARE or (version == known.version and now < known.at + STALE)):
         return known

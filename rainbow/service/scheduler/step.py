@@ -40,7 +40,7 @@ from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.scheduling.rules.running_limits import within
 from rainbow.service.accounts.quality import with_elsewhere
-from rainbow.service.agents.liveness import Absences, is_awaited, lose_the_silent, may_return
+from rainbow.service.agents.liveness import LostClusters, is_awaited, lose_the_silent, may_return
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
@@ -162,7 +162,7 @@ class LastFigures:
     figures: Mapping[str, Any]
 
 
-class Figures(ByCluster[LastFigures]):
+class FiguresByCluster(ByCluster[LastFigures]):
     """The last figures of each cluster, of its steps here and of plans."""
 
 
@@ -185,7 +185,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
-    service.state(Figures)[entry.id] = LastFigures(version, service.monotonic(), plan.figures)
+    service.state(FiguresByCluster)[entry.id] = LastFigures(version, service.monotonic(), plan.figures)
     mirror.ended = {}
     if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(seen, plan):
         service.restless.add(entry.id)
@@ -208,7 +208,7 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
         service.tell(mirror.entry.id)
     away = is_away(state for state, count in mirror.states.items() if count)
     if not away:
-        service.state(Absences).pop(mirror.entry.id, None)
+        service.state(LostClusters).pop(mirror.entry.id, None)
     if mirror.entry.drained or (away and not may_return(service, mirror)):
         leave(service, mirror)
         service.state(Reviews).pop(mirror.entry.id, None)  # nothing of the look that was cut short is left to do

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rainbow.accounts.budget import Budget
-from rainbow.accounts.usage import Run, days, decayed, held, used
+from rainbow.accounts.usage import ChargedRun, days, decayed, held, used
 from rainbow.state_machine import BOOKED, ENDED, Task
 from rainbow.store.accounts import registry
 from rainbow.store.accounts.tables import budgets, former_clusters, holds, usage_days, usages
@@ -55,7 +55,7 @@ class Balance(NamedTuple):
 
 def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Charge tasks of accounts that give their space back; call it before their new states are stored."""
-    runs: list[Run] = []
+    runs: list[ChargedRun] = []
     after = {task.id: task for task in changed}
     for k in range(0, len(changed), NAMED):
         wanted = [task.id for task in changed[k : k + NAMED]]
@@ -67,16 +67,16 @@ def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> No
     _give_back(connection, runs, ended)
 
 
-def _run(row: Any, after: Task, now: float) -> Run | None:
+def _run(row: Any, after: Task, now: float) -> ChargedRun | None:
     """Return what a task ran as it was stored; a message can say that it started and ended."""
     began = after.started_at if row.started_at is None else row.started_at
     if row.state not in BOOKED or began is None:
         return None
     end = now if after.ended_at is None else after.ended_at
-    return Run(row.account, row.requestor, row.cluster_id, held(row.placement), began, end, row.rate, row.job)
+    return ChargedRun(row.account, row.requestor, row.cluster_id, held(row.placement), began, end, row.rate, row.job)
 
 
-def _note(connection: sa.Connection, runs: Iterable[Run], now: float) -> None:
+def _note(connection: sa.Connection, runs: Iterable[ChargedRun], now: float) -> None:
     """Add runs to the sums of their days and to the decayed usage."""
     daily: Counter[tuple[Any, ...]] = Counter()
     recent: Counter[Pair] = Counter()
@@ -162,9 +162,9 @@ def give_back(connection: sa.Connection, job: str, count: int) -> None:
     _give_back(connection, [], {job: count})
 
 
-def _give_back(connection: sa.Connection, runs: Iterable[Run], ended: Mapping[str, int]) -> None:
+def _give_back(connection: sa.Connection, runs: Iterable[ChargedRun], ended: Mapping[str, int]) -> None:
     """Charge runs to the budgets their jobs hold of, and give back what ended tasks held."""
-    by_job: dict[str, list[Run]] = {}
+    by_job: dict[str, list[ChargedRun]] = {}
     for run in runs:
         by_job.setdefault(run.job, []).append(run)
     wanted = sorted({*by_job, *ended})
@@ -207,12 +207,12 @@ def _usages(connection: sa.Connection) -> Iterable[sa.Row[Any]]:
     return connection.execute(sa.select(usages))
 
 
-def running(connection: sa.Connection, now: float) -> list[Run]:
+def running(connection: sa.Connection, now: float) -> list[ChargedRun]:
     """Return what holds space now for accounts, until now."""
     rows = connection.execute(_RUNNING)
     found = ((row, now if row.started_at is None else row.started_at) for row in rows)
     return [
-        Run(row.account, row.requestor, row.cluster_id, held(row.placement), began, now, row.rate, row.job)
+        ChargedRun(row.account, row.requestor, row.cluster_id, held(row.placement), began, now, row.rate, row.job)
         for row, began in found
     ]
 

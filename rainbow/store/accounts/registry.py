@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
-from rainbow.accounts.usage import Rules
+from rainbow.accounts.usage import UsageRules
 from rainbow.store.accounts.tables import accounts, members
 from rainbow.store.accounts.tables import qos as qualities
 
@@ -22,14 +22,14 @@ def version(connection: sa.Connection) -> int:
     return connection.execute(_VERSION).scalar() or 0
 
 
-def rules(connection: sa.Connection) -> Rules:
+def rules(connection: sa.Connection) -> UsageRules:
     """Return how usage counts."""
     return rules_of(connection.execute(_RULES).scalar() or {})
 
 
-def rules_of(given: Mapping[str, Any]) -> Rules:
+def rules_of(given: Mapping[str, Any]) -> UsageRules:
     """Read rules as they are stored."""
-    return Rules(**{key: given[key] for key in ("half_life", "weights") if key in given})
+    return UsageRules(**{key: given[key] for key in ("half_life", "weights") if key in given})
 
 
 def tree(connection: sa.Connection) -> Tree:

@@ -36,7 +36,7 @@ MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}  # of which sbatch takes one
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SiteAccount:
     """An account of this machine, and what the site lets it ask for; no partitions: all."""
 
     name: str
@@ -81,7 +81,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SiteBounds:
     """Options of sbatch that a site adds, refuses (NAME or NAME=VALUE), and sets whatever a job asks for."""
 
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Bounds:
         return {**{name: each for name, each in self.defaults.items() if name not in named}, **options, **self.force}
 
 
-def read_bounds(path: Path) -> Bounds:
+def read_bounds(path: Path) -> SiteBounds:
     """Read the bounds in users.yaml; ConfigError says what is wrong with them."""
     told = _read(path)
     forbidden = told.get("forbidden") or ()
@@ -111,7 +111,7 @@ def read_bounds(path: Path) -> Bounds:
             raise NotCarriedError(f"--{kept[0]} is set by Rainbow")
     except (NotCarriedError, TypeError, ValueError) as fault:
         raise ConfigError(f"{path}: {fault}") from None
-    return Bounds(defaults, tuple(map(str, forbidden)), force)
+    return SiteBounds(defaults, tuple(map(str, forbidden)), force)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -138,7 +138,7 @@ def read_users(path: Path) -> dict[str, dict[str, Any]]:
     return {who: dict(one) for who, one in found.items()}
 
 
-def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> Account:
+def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> SiteAccount:
     """Return the account of a requestor; NotCarriedError if the site gives it none."""
     entry = users.get(requestor)
     if entry is None:
@@ -152,7 +152,7 @@ def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> Accoun
     asked = entry.get("partitions") or ()
     partitions = tuple(map(str, [asked] if isinstance(asked, str) else asked))
     own = (found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell or "/bin/sh")
-    return Account(*own, str(entry.get("slurm_account") or ""), partitions)
+    return SiteAccount(*own, str(entry.get("slurm_account") or ""), partitions)
 
 
 class Identity:
@@ -175,14 +175,14 @@ class Identity:
         """Whether jobs belong to other accounts than the agent's."""
         return self.how in MAPPED
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> SiteBounds:
         """Return what the site lets jobs ask for, as its file says now."""
-        return read_bounds(self._users) if self._users else Bounds()
+        return read_bounds(self._users) if self._users else SiteBounds()
 
     def _known(self, users: Path | None) -> dict[str, dict[str, Any]]:
         return read_users(users) if users else {}
 
-    def account(self, requestor: str) -> Account | None:
+    def account(self, requestor: str) -> SiteAccount | None:
         """Return the account of a requestor, None: the agent's own; NotCarriedError if it has none here.
 
         The file is read again for every job, so that who leaves the site can be taken out at any time.

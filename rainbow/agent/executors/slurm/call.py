@@ -19,9 +19,9 @@ from rainbow.agent import bare
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import GIVEN, key_of
-from rainbow.agent.executors.slurm.accounts import Account, Bounds
+from rainbow.agent.executors.slurm.accounts import SiteAccount, SiteBounds
 from rainbow.errors import RainbowError
-from rainbow.jobspec.sbatch import Call as Components
+from rainbow.jobspec.sbatch import GivenOptions
 from rainbow.jobspec.sbatch import read_call
 from rainbow.jobspec.sbatch.request import (
     MIB,
@@ -40,7 +40,7 @@ OF_THE_CALL = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CallPlace:
     """Where calls are made: the desk's folder, what tasks may see, and the account whose job it is, None: our own.
 
     `bounds`: what the site lets jobs ask for.
@@ -48,8 +48,8 @@ class Place:
 
     desk: Path
     environment: Mapping[str, str]
-    account: Account | None = None
-    bounds: Bounds = field(default_factory=Bounds)
+    account: SiteAccount | None = None
+    bounds: SiteBounds = field(default_factory=SiteBounds)
     binds: bool = False  # tasks are bound to what Slurm gives them
 
     @property
@@ -65,7 +65,7 @@ class Element(NamedTuple):
     number: str
 
 
-def folder_of(run: Run, place: Place) -> str:
+def folder_of(run: Run, place: CallPlace) -> str:
     """Return where a job works: where it was asked for, if that is there, else at home."""
     there = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
     home = place.visible.get("HOME") or ""
@@ -73,7 +73,7 @@ def folder_of(run: Run, place: Place) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SbatchCall:
     """What sbatch is called with. `environment`: of the job, None: none, which its starter builds itself.
 
     `release`: the script asks to be held, which Rainbow has done already.
@@ -91,8 +91,8 @@ def script_of(run: Run) -> str:
 
 
 def call_of(
-    run: Run, asked: Carried, mark: str, shares: int, place: Place, element: Element | None = None, ids: str = ""
-) -> Call:
+    run: Run, asked: Carried, mark: str, shares: int, place: CallPlace, element: Element | None = None, ids: str = ""
+) -> SbatchCall:
     """Return the call for a run, or for an array of these ids; NotCarriedError names what cannot be handed over."""
     options, later = _options(run, asked, mark, place, element), [*asked.components[1:]]
     if element:
@@ -106,7 +106,7 @@ def call_of(
         script = _as_script(run, shares, binds=place.binds)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
-        return Call(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
+        return SbatchCall(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
     given = components[0] if components else {}
     if index := run.environment.get(INDEX):
         options["array"] = ids or index
@@ -122,11 +122,11 @@ def call_of(
     arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
     extra = ["/dev/stdin", *arguments] if arguments else []
     options |= {"dependency": ""} if "dependency" in given else {}
-    return Call((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given)
+    return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given)
 
 
 def _words(*components: Options) -> tuple[str, ...]:
-    return tuple(Components(components).argv())
+    return tuple(GivenOptions(components).argv())
 
 
 def placed(run: Run, *, pinned: bool) -> Carried:
@@ -147,7 +147,7 @@ def placed(run: Run, *, pinned: bool) -> Carried:
     return Carried(({**options, **time_limit(run.duration)},), max(1, len(workers)))
 
 
-def _options(run: Run, asked: Carried, mark: str, place: Place, element: Element | None) -> Options:
+def _options(run: Run, asked: Carried, mark: str, place: CallPlace, element: Element | None) -> Options:
     options, system = dict(asked.options), (run.request or {}).get("system") or {}
     options.setdefault("job-name", "rainbow")
     options["comment"] = f"{one_line(system.get('comment'))} {mark}".strip()
@@ -160,7 +160,7 @@ def _options(run: Run, asked: Carried, mark: str, place: Place, element: Element
     return options
 
 
-def output_of(run: Run, place: Place, element: Element | None = None) -> str:
+def output_of(run: Run, place: CallPlace, element: Element | None = None) -> str:
     """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
     asked = one_line((run.request or {}).get("system", {}).get("output"))
     if not asked and not place.account and not (run.request and run.cwd and os.path.isdir(run.cwd)):
@@ -177,7 +177,7 @@ def errors_of(run: Run) -> str:
     return one_line((run.request or {}).get("system", {}).get("error")) if run.request else ""
 
 
-def _exported(run: Run, place: Place) -> dict[str, str]:
+def _exported(run: Run, place: CallPlace) -> dict[str, str]:
     """Return the environment of a script: what the job says, and of the agent's own only what tasks may see."""
     own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
     if INDEX in own:  # elements have one environment: which one it is Slurm says
@@ -215,7 +215,7 @@ def _as_script(run: Run, shares: int, *, binds: bool) -> str:
     return "\n".join([*lines, "export RAINBOW_WORKER=$SLURMD_NODENAME", 'exec "$@"', ""])
 
 
-def _starter(run: Run, shares: int, components: int, place: Place, element: Element | None) -> str:
+def _starter(run: Run, shares: int, components: int, place: CallPlace, element: Element | None) -> str:
     words = bare.command("shared_folder", str(place.desk), key_of(run.id), str(shares))
     if shares > 1:
         spread = f"--het-group=0-{components - 1}" if components > 1 else f"--ntasks={shares}"

@@ -32,8 +32,8 @@ import httpx
 
 from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.process import read_end
-from rainbow.agent.executors.slurm.accounts import Account
-from rainbow.agent.executors.slurm.call import Call
+from rainbow.agent.executors.slurm.accounts import SiteAccount
+from rainbow.agent.executors.slurm.call import SbatchCall
 from rainbow.errors import ConfigError
 from rainbow.jobspec.sbatch import read_call
 from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
@@ -58,13 +58,13 @@ class Commands:
         self._helper, self._rest = tuple(helper), rest
         self._environment = for_managers(os.environ)
 
-    def ask(self, *command: str, told: str = "", account: Account | None = None, requestor: str = "") -> str:
+    def ask(self, *command: str, told: str = "", account: SiteAccount | None = None, requestor: str = "") -> str:
         """Return what a command prints; CalledProcessError has its words, SilentError: it has not answered."""
         if account is not None and self._rest:
             return _passing(partial(self._rest.ask, command, account))
         return _said(command, self._run(command, told, None, account, requestor))
 
-    def sbatch(self, call: Call, account: Account | None = None, requestor: str = "") -> str:
+    def sbatch(self, call: SbatchCall, account: SiteAccount | None = None, requestor: str = "") -> str:
         """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
         if account is not None and self._rest:
             return _passing(partial(self._rest.sbatch, call, account))
@@ -76,7 +76,7 @@ class Commands:
         command: Sequence[str],
         told: str,
         exported: Mapping[str, str] | None,
-        account: Account | None,
+        account: SiteAccount | None,
         requestor: str,
     ) -> subprocess.CompletedProcess[str]:
         if account is not None and self._helper:
@@ -119,7 +119,7 @@ def run(
     told: str,
     exported: Mapping[str, str] | None,
     environment: Mapping[str, str],
-    account: Account | None,
+    account: SiteAccount | None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command, as an account if one is given; `exported`: the environment that sbatch gives to the job."""
     as_account: dict[str, Any] = {"env": dict(environment)}
@@ -214,10 +214,10 @@ FLAGS: Mapping[str, tuple[str, bool]] = {
 OURS = ("hold", "export", "export-file", "begin")  # Rainbow has acted on them
 
 
-def body_of(call: Call, version: int) -> dict[str, Any]:
+def body_of(call: SbatchCall, version: int) -> dict[str, Any]:
     """Return the message that asks for what a call of sbatch asks for; NotCarriedError names what it cannot say.
 
-    >>> body_of(Call(("--ntasks=2", "--time=90"), "#!/bin/sh\\n#SBATCH -p batch\\n", {"A": "b"}), 38)["job"]
+    >>> body_of(SbatchCall(("--ntasks=2", "--time=90"), "#!/bin/sh\\n#SBATCH -p batch\\n", {"A": "b"}), 38)["job"]
     {'partition': 'batch', 'tasks': 2, 'time_limit': 90, 'environment': {'A': 'b'}}
     """
     options = [word for word in call.words if word.startswith("--")]
@@ -278,12 +278,12 @@ class Rest:
         self._lock = Lock()  # slurmrestd 22.05 drops connections of calls at the same time
         self._url, self._version, self._tokens = url.rstrip("/"), int(number), tokens
 
-    def sbatch(self, call: Call, account: Account) -> str:
+    def sbatch(self, call: SbatchCall, account: SiteAccount) -> str:
         """Submit a call; return the job's number."""
         told = self._asked("POST", "/job/submit", account, body_of(call, self._version))
         return str(told.get("job_id") or "")
 
-    def ask(self, command: Sequence[str], account: Account) -> str:
+    def ask(self, command: Sequence[str], account: SiteAccount) -> str:
         """Do what a command of Slurm's does."""
         if command[0] == "scancel" and "--state=PENDING" not in command:
             self._asked("DELETE", f"/job/{command[-1]}", account)
@@ -291,7 +291,7 @@ class Rest:
             return read_end(Path(command[-1]), int(command[2]), account.uid)
         return ""
 
-    def _asked(self, method: str, path: str, account: Account, body: Any = None) -> dict[str, Any]:
+    def _asked(self, method: str, path: str, account: SiteAccount, body: Any = None) -> dict[str, Any]:
         headers = {"X-SLURM-USER-NAME": account.name, "X-SLURM-USER-TOKEN": self._token(account)}
         try:
             with self._lock, httpx.Client(timeout=COMMAND_TIMEOUT, trust_env=False) as client:
@@ -306,7 +306,7 @@ class Rest:
             raise subprocess.CalledProcessError(1, ("slurmrestd",), output="\n".join(errors) or answer.reason_phrase)
         return dict(told)
 
-    def _token(self, account: Account) -> str:
+    def _token(self, account: SiteAccount) -> str:
         path = self._tokens / account.name
         try:
             if stat.S_IMODE(path.stat().st_mode) & 0o077:

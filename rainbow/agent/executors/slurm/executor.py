@@ -25,7 +25,7 @@ from rainbow.agent.executors.interface import Final, Phase, Question, Row, T
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
 from rainbow.agent.executors.shared_folder import Given, SharedFolder, given_in, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
-from rainbow.agent.executors.slurm.call import Element, Place, errors_of
+from rainbow.agent.executors.slurm.call import CallPlace, Element, errors_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
 from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, news, requestor_of, tails, unbound
@@ -70,7 +70,7 @@ class SlurmExecutor:
         self._commands = Commands(helper, rest)
         self._desk = SharedFolder((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
-        self._place = Place(self._desk.folder, environment, binds=binds)
+        self._place = CallPlace(self._desk.folder, environment, binds=binds)
         self._given: dict[RunId, Given] = {}
         self._site = Slurm()
         self._handover = Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)

@@ -22,7 +22,16 @@ from typing import Any
 from rainbow.agent.executors.run import Ended, Result, Run, shares, workers_of
 from rainbow.agent.executors.shared_folder import SharedFolder
 from rainbow.agent.executors.slurm.accounts import Identity
-from rainbow.agent.executors.slurm.call import INDEX, Element, Place, call_of, errors_of, output_of, placed, script_of
+from rainbow.agent.executors.slurm.call import (
+    INDEX,
+    CallPlace,
+    Element,
+    call_of,
+    errors_of,
+    output_of,
+    placed,
+    script_of,
+)
 from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of
 from rainbow.agent.executors.slurm.site import Slurm, number_of
@@ -40,7 +49,7 @@ class Handover:
         self,
         commands: Commands,
         desk: SharedFolder,
-        place: Place,
+        place: CallPlace,
         identity: Identity,
         ask_as: Callable[..., str],
     ) -> None:

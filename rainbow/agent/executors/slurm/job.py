@@ -15,8 +15,8 @@ from rainbow.agent.executors.interface import Final
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.run import Ended, Run, Written
 from rainbow.agent.executors.shared_folder import key_of
-from rainbow.agent.executors.slurm.accounts import Account
-from rainbow.agent.executors.slurm.call import INDEX, Element, Place, errors_of, folder_of, output_of, script_of
+from rainbow.agent.executors.slurm.accounts import SiteAccount
+from rainbow.agent.executors.slurm.call import INDEX, CallPlace, Element, errors_of, folder_of, output_of, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
 
 
@@ -30,7 +30,7 @@ class Active:
     key: str = ""  # what its files are called
     shares: int = 1
     native: str | None = None
-    account: Account | None = None  # None: the agent's own
+    account: SiteAccount | None = None  # None: the agent's own
     end: Ended | None = None
     has_begun: bool = False
     begun_at: float = math.inf
@@ -79,7 +79,7 @@ def requestor_of(run: Run) -> str:
     return str((run.request or {}).get("requestor") or "")
 
 
-def files(active: Active, place: Place) -> list[Path]:
+def files(active: Active, place: CallPlace) -> list[Path]:
     """Return the files that a job writes to, as far as names are known here; errors of their own last."""
     number, _, index = (active.native or "").partition("_")
     place = replace(place, account=active.account)
@@ -89,12 +89,12 @@ def files(active: Active, place: Place) -> list[Path]:
     return [base / (name if index else name.replace("%j", number)) for name in found]
 
 
-def tails(active: Active, place: Place, commands: Commands) -> Written:
+def tails(active: Active, place: CallPlace, commands: Commands) -> Written:
     """Return the last of what a job has written, where its files are seen from here."""
     return Written(*(_end_of(active, path, commands) for path in files(active, place)))
 
 
-def unbound(active: Active, place: Place) -> str:
+def unbound(active: Active, place: CallPlace) -> str:
     """Say why a command of another account was not bound to its cores; empty: nothing was in the way."""
     account = active.account
     if account is None or not place.binds or script_of(active.run):
@@ -106,7 +106,7 @@ def unbound(active: Active, place: Place) -> str:
 READ = 15.0  # seconds between two looks as another account: each is a command
 
 
-def news(active: Active, place: Place, commands: Commands) -> Written | None:
+def news(active: Active, place: CallPlace, commands: Commands) -> Written | None:
     """Return the last of what a job has written, if that is more than the last time."""
     if active.account is None:
         with contextlib.suppress(OSError):

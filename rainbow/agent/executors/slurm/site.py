@@ -9,7 +9,7 @@ from pathlib import Path
 from rainbow.agent.executors.interface import Cores, Final, Question, Row
 from rainbow.agent.executors.run import Ended, Pending, Run, RunId
 from rainbow.agent.executors.slurm import status
-from rainbow.agent.executors.slurm.call import Place, call_of, placed
+from rainbow.agent.executors.slurm.call import CallPlace, call_of, placed
 from rainbow.jobspec.sbatch.request import carried
 
 
@@ -21,7 +21,7 @@ class Slurm:
     def submit(self, run: Run, mark: str) -> Question[str]:
         """Ask for a run; arrays, other accounts and what only the executor knows are in handover.py."""
         asked = carried(run.request, run.duration) if run.request else placed(run, pinned=False)
-        call = call_of(run, asked, mark, 1, Place(Path("/tmp"), {}))  # noqa: S108 - nothing is written
+        call = call_of(run, asked, mark, 1, CallPlace(Path("/tmp"), {}))  # noqa: S108 - nothing is written
         return Question(("sbatch", "--parsable", *call.words), number_of, call.script)
 
     def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
