@@ -130,3 +130,16 @@ def test_upstreams_files_register_and_place_100_of_100(api: Api, service: Servic
 def test_a_job_without_a_name_has_that_of_its_program(oak: Cluster, program: str, name: str) -> None:
     told = oak.api.good("POST", "/v1/jobs", jobspec_of([program, "-v"]), oak.token)
     assert oak.api.good("GET", f"/v1/jobs/{told['id']}", None, oak.token)["name"] == name
+
+
+def test_node_that_jobs_share_is_in_use_once(api: Api) -> None:
+    elm = api.register("elm", grid(4, 8))
+    for _ in range(5):  # of a core each
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, elm.token)
+    offers = [*elm.take(), *elm.take()]
+    begun = [{"task": one["id"], "attempt": one["attempt"], "event": "started"} for one in offers]
+    elm.say("events", events=begun)
+    [tile] = api.good("GET", "/v1/summary", None, elm.token)["tiles"]
+    held = {worker for offer in offers for worker in offer["placement"]}
+    assert (tile["running"], tile["busy"]) == (5, len(held) / 4)
+    assert len(held) < 4

@@ -91,7 +91,7 @@ def _by_state(
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The jobs of a cluster that have not ended; `nodes`: of those that run; `oldest`: the first submission."""
+    """The jobs of a cluster that have not ended; `nodes`: workers that they hold; `oldest`: the first submission."""
 
     running: int = 0
     waiting: int = 0
@@ -102,16 +102,31 @@ class Live:
 def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, Live]:
     """Return {cluster id: its jobs that have not ended}, of those that have any."""
     wanted, found = sorted(cluster_ids), dict[str, Live]()
-    sums = sa.func.count(), sa.func.sum(jobs.c.nodes), sa.func.min(jobs.c.submitted_at)
+    sums = sa.func.count(), sa.func.min(jobs.c.submitted_at)
     query = sa.select(jobs.c.cluster_id, jobs.c.state, *sums).where(jobs.c.state.in_(LIVE))
     for k in range(0, len(wanted), FEW_NAMES):
         own = query.where(jobs.c.cluster_id.in_(wanted[k : k + FEW_NAMES])).group_by(jobs.c.cluster_id, jobs.c.state)
-        for cluster_id, state, many, nodes, oldest in connection.execute(own):
+        for cluster_id, state, many, oldest in connection.execute(own):
             before = found.get(cluster_id, Live())
-            if state == JobState.RUNNING:
-                found[cluster_id] = replace(before, running=many, nodes=nodes)
-            else:
-                found[cluster_id] = replace(before, waiting=many, oldest=oldest)
+            is_running = state == JobState.RUNNING
+            change = {"running": many} if is_running else {"waiting": many, "oldest": oldest}
+            found[cluster_id] = replace(before, **change)
+    held = _held(connection, [*found])
+    return {one: replace(live, nodes=held.get(one, 0)) for one, live in found.items()}
+
+
+def _held(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, int]:
+    """Return how many workers the tasks of each cluster hold; one that several share counts once."""
+    found = dict[str, int]()
+    if connection.dialect.name == "sqlite":
+        each = sa.func.json_each(tasks.c.placement).table_valued("key")
+    else:
+        each = sa.func.json_object_keys(tasks.c.placement).table_valued("key").render_derived()
+    query = sa.select(tasks.c.cluster_id, sa.func.count(each.c.key.distinct())).join(each, sa.true())
+    query = query.where(tasks.c.state.in_(BOOKED))
+    for k in range(0, len(cluster_ids), FEW_NAMES):
+        own = query.where(tasks.c.cluster_id.in_(cluster_ids[k : k + FEW_NAMES])).group_by(tasks.c.cluster_id)
+        found |= dict(connection.execute(own).tuples().all())
     return found
 
 
