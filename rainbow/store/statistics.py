@@ -126,7 +126,8 @@ def _held(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, in
     query = query.where(tasks.c.state.in_(BOOKED))
     for k in range(0, len(cluster_ids), FEW_NAMES):
         own = query.where(tasks.c.cluster_id.in_(cluster_ids[k : k + FEW_NAMES])).group_by(tasks.c.cluster_id)
-        found |= dict(connection.execute(own).tuples().all())
+        for cluster_id, many in connection.execute(own):
+            found[cluster_id] = many
     return found
 
 
