@@ -21,8 +21,7 @@ from rainbow.agent.executors.run import Run, workers_of
 from rainbow.agent.executors.shared_folder import GIVEN, key_of
 from rainbow.agent.executors.slurm.accounts import SiteAccount, SiteBounds
 from rainbow.errors import RainbowError
-from rainbow.jobspec.sbatch import GivenOptions
-from rainbow.jobspec.sbatch import read_call
+from rainbow.jobspec.sbatch import GivenOptions, read_call
 from rainbow.jobspec.sbatch.request import (
     MIB,
     PLAIN_MEMORY,
