@@ -15,7 +15,8 @@ from rich.console import Console
 import rainbow
 from rainbow.cli.output.decisions import draw_explained
 from rainbow.matching import Budget, Why, backends, shown_explained, smallest_change
-from rainbow.matching.explain.request_tree import sought
+from rainbow.matching.explain.request_tree import sought_in_time
+from rainbow.matching.model.budget import FREE
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.test_matching import document, requests, shapes
@@ -47,7 +48,8 @@ def test_refusal_has_its_reason_its_numbers_and_its_change(case, backend):
     reason = verdict.reason
     assert (reason.why, [reason.subject, reason.wanted, reason.found]) == (case["reason"], case["about"])
     assert case.get("says", "") in reason.text
-    stopped = [part.text for tree in sought(job, made, verdict) for part in tree.walk() if part.stopped]
+    trees, _ = sought_in_time(job, made, verdict, FREE)
+    stopped = [part.text for tree in trees for part in tree.walk() if part.stopped]
     assert len(stopped) == (verdict.matched is False)
     assert not stopped or case.get("stopped", stopped[0]) == stopped[0]
     change = smallest_change(made, job, backends.get(backend))

@@ -193,11 +193,6 @@ def oldest_waiting(connection: sa.Connection, cluster_ids: Sequence[str]) -> dic
     return {record.cluster_id: record for record in _jobs(connection, jobs.c.id.in_(first))}
 
 
-def newest(connection: sa.Connection) -> str:
-    """Return the largest job id there is, or an empty text."""
-    return connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or ""
-
-
 def by_idempotency(connection: sa.Connection, key: str) -> tuple[str, str] | None:
     """Return (job id, digest of its request) of the job submitted under this key."""
     query = sa.select(jobs.c.id, jobs.c.request_digest).where(jobs.c.idempotency == key)

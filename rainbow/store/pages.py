@@ -20,7 +20,6 @@ from rainbow.store.schema import TEXT, clusters, jobs, reaches, unplaced
 
 COUNTED = ("state", "cluster", "requestor", "reason")
 MOST_RANGES = 2_000  # read for one page; of more the clusters are read past instead: so many have jobs everywhere
-STATES = [str(state) for state in JobState]
 
 
 _ANY_UNPLACED = sa.select(unplaced.c.job).limit(1)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.jobspec.quantities import quantity
 from rainbow.lazy import cached_property
 from rainbow.matching.explain.smallest_change import question
-from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
+from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met
 from rainbow.matching.model.layout import OUTSIDE, called, layout
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES
@@ -119,15 +119,13 @@ class RequestNode:
         }
 
 
-def sought(request: Request, cluster: Cluster, verdict: Verdict) -> tuple[RequestNode, ...]:
-    """Return the trees of the variant that matches, else of all; what the refusal is about is marked."""
-    return sought_in_time(request, cluster, verdict, FREE)[0]
-
-
 def sought_in_time(
     request: Request, cluster: Cluster, verdict: Verdict, meter: Meter
 ) -> tuple[tuple[RequestNode, ...], bool]:
-    """Return the trees as `sought` does, as many as there is time for, and whether they are all."""
+    """Return the trees of the variant that matches, else of all, and whether the time was enough for them.
+
+    What the refusal is about is marked.
+    """
     view = _View(request, layout(cluster), meter)
     trees, is_whole = view.forest(request.resources)
     for forest in request.variants[1:] if verdict.matched and _any_short(trees) else ():

@@ -108,16 +108,6 @@ def observe(name: str, label: str, seconds: float) -> None:
 
 
 @contextmanager
-def timing(name: str, label: str) -> Iterator[None]:
-    """Observe how long a block takes."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        observe(name, label, time.perf_counter() - start)
-
-
-@contextmanager
 def phase(name: str) -> Iterator[None]:
     """Observe a phase of a submit: how long it takes, and what of that is work."""
     start, cpu = time.perf_counter(), time.thread_time()
