@@ -9,9 +9,9 @@ import re
 
 import pytest
 
-from rainbow.cli.commands.jobs import _on, _waits_or_runs
-from rainbow.cli.commands.reservations import _kept
+from rainbow.cli.commands.jobs import _waits_or_runs
 from rainbow.cli.exit_codes import Exit
+from rainbow.cli.output import printer
 from rainbow.cli.output.columns import expected, lasting
 from rainbow.cli.slurm.history import _summed
 from tests.agent_sites import until
@@ -119,8 +119,7 @@ def test_history_of_one_job_leaves_out_what_it_was_suspended() -> None:
 
 def test_amounts_are_in_words_and_what_lies_outside_workers_is_named() -> None:
     placement = {"n0": {"core": 1, "memory": 16 * 10**9}, "": {"license": 2}}
-    held = _on({"placement": placement}, {"units": {"memory": "B"}})
-    assert held == _kept({"placement": placement, "units": {"memory": "B"}})
+    held = printer.held({"placement": placement}, {"memory": "B"})
     assert held == {"n0": {"core": 1, "memory": "16 GB"}, "cluster-wide": {"license": 2}}
 
 

@@ -5,6 +5,7 @@ import pytest
 from rainbow.service.agents.liveness import LOOK
 from rainbow.service.scheduler.step import step
 from rainbow.store import statistics
+from rainbow.store.schema import durations
 from tests.conftest import grid
 
 PATH = "/v1/clusters/oak/scheduler"
@@ -180,7 +181,7 @@ def test_only_the_tasks_that_ran_last_are_remembered(service):
     with service.store.write() as connection:
         for k in range(5):
             statistics.learn_duration(connection, "job", f"t{k}", 1.0, float(k))
-        statistics.forget_durations(connection, 2)
+        statistics.forget_oldest(connection, durations, 2)
         assert sorted(statistics.expected_durations(connection, "job")) == ["t3", "t4"]
 
 

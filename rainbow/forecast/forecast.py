@@ -132,7 +132,7 @@ def forecast(
     uses = [*run.cluster.uses(), *_kept(view)]
     if run.cluster.waiting:
         uses = _add_pass(run, policy, lengths, bounds, found, uses, proceed)
-    room = room_of(view.workers, _outside(view), uses, view.now)
+    room = room_of(view.workers, view.outside(), uses, view.now)
     told = _banded(found, view.now, scores)
     return Forecast(view.now, told, room, run.cluster.now, run.cut, len(scores) >= FEWEST)
 
@@ -141,15 +141,6 @@ def _kept(view: View) -> Iterator[Use]:
     """Yield what is kept in advance."""
     for one in view.reservations:
         yield Use(one.placement, one.start, one.end)
-
-
-def _outside(view: View) -> dict[str, int]:
-    """Count what lies outside all workers: what is free of it, and what runs hold."""
-    outside = dict(view.consumables)
-    for run in view.runs:
-        for kind, amount in run.placement.get("", {}).items():
-            outside[kind] = outside.get(kind, 0) + amount
-    return outside
 
 
 def _add_pass(

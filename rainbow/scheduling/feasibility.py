@@ -31,13 +31,9 @@ def can_now(policy: Policy, view: View, job: str) -> Answer:
 
 def can_ever(policy: Policy, view: View, job: str) -> Answer:
     """Return whether each gang of a job could start on the empty cluster, all workers ready and without load."""
-    consumables = dict(view.consumables)
-    for run in view.runs:
-        for kind, amount in run.placement.get("", {}).items():
-            consumables[kind] = consumables.get(kind, 0) + amount
     idle = [replace(w, free=w.capacity, state=WorkerState.READY, tasks=0, load={}) for w in view.workers]
     free = view.free.empty() if view.free else None
-    empty = replace(view, workers=idle, runs=(), consumables=consumables, census=None, free=free)
+    empty = replace(view, workers=idle, runs=(), consumables=view.outside(), census=None, free=free)
     for own in (own for own in view.jobs if own.id == job):
         for gang in own.gangs:
             answer = _answer(policy, replace(empty, jobs=[replace(own, gangs=(gang,))]), later=True)

@@ -158,6 +158,14 @@ class View:
         found = self.standings.get((job.account, job.requestor))
         return found.factor if found else 0.0
 
+    def outside(self) -> dict[str, int]:
+        """Return what lies outside every worker: what is free of it, and what runs hold."""
+        found = dict(self.consumables)
+        for run in self.runs:
+            for kind, amount in run.placement.get("", {}).items():
+                found[kind] = found.get(kind, 0) + amount
+        return found
+
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rainbow.errors import PlanError
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.interface import Plan, Start, Stop, View, Wait, cluster_index_of
+from rainbow.scheduling.snapshot import amounts_by_worker
 
 
 def check_plan(view: View, plan: Plan) -> None:
@@ -40,11 +41,7 @@ def _check_gangs(census: ClusterIndex, starts: list[Start]) -> None:
 
 
 def _check_space(view: View, census: ClusterIndex, starts: list[Start]) -> None:
-    asked: dict[str, Counter[str]] = {}
-    for start in starts:
-        for name, amounts in start.placement.items():
-            asked.setdefault(name, Counter()).update(amounts)
-    for name, wanted in asked.items():
+    for name, wanted in amounts_by_worker(start.placement for start in starts).items():
         if not name:
             _check_consumables(view, wanted)
             continue

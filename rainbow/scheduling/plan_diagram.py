@@ -17,11 +17,7 @@ from rainbow.scheduling.resource_timeline import Profile, Timeline
 def diagram(view: View, plan: Plan) -> Timeline:
     """Enter everything a view's tasks hold and its plan would book; what has no known end continues forever."""
     capacity = {worker.id: dict(worker.capacity) for worker in view.workers}
-    outside = dict(view.consumables)
-    for run in view.runs:
-        for kind, amount in run.placement.get("", {}).items():
-            outside[kind] = outside.get(kind, 0) + amount
-    made = Timeline({**capacity, "": outside})
+    made = Timeline({**capacity, "": view.outside()})
     for kept in view.reservations:
         made.add(kept.placement, kept.start, kept.end)
     kept_for = {kept.id for kept in view.reservations}

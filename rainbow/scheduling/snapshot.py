@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -218,3 +219,12 @@ class Broken:
     at: float
     why: str
     text: str
+
+
+def amounts_by_worker(placements: Iterable[Placement]) -> dict[str, Counter[str]]:
+    """Return {worker: {type: amount}} of what several placements hold together."""
+    found: dict[str, Counter[str]] = {}
+    for placement in placements:
+        for worker, amounts in placement.items():
+            found.setdefault(worker, Counter()).update(amounts)
+    return found

@@ -45,20 +45,18 @@ def learn_duration(connection: sa.Connection, job: str, task: str, seconds: floa
         made = connection.execute(durations.insert().values(job=job, task=task, mean=seconds, runs=1, at=now))
         number = made.inserted_primary_key
         if number and int(number[0]) % SWEEP == 0:
-            forget_durations(connection, REMEMBERED)
+            forget_oldest(connection, durations, REMEMBERED)
         return
     runs = row.runs + 1
     changed = {"mean": row.mean + (seconds - row.mean) / runs, "runs": runs, "at": now}
     connection.execute(durations.update().where(*own).values(**changed))
 
 
-def forget_durations(connection: sa.Connection, most: int) -> None:
-    """Keep the tasks that ran last."""
-    oldest = connection.execute(
-        sa.select(durations.c.at).order_by(durations.c.at.desc()).limit(1).offset(most)
-    ).scalar()
+def forget_oldest(connection: sa.Connection, of: sa.Table, most: int) -> None:
+    """Keep the rows of a table that were written last."""
+    oldest = connection.execute(sa.select(of.c.at).order_by(of.c.at.desc()).limit(1).offset(most)).scalar()
     if oldest is not None:
-        connection.execute(durations.delete().where(durations.c.at <= oldest))
+        connection.execute(of.delete().where(of.c.at <= oldest))
 
 
 StateCounts = dict[tuple[str, str], int]
@@ -230,14 +228,7 @@ def _put(
         made = connection.execute(lengths.insert().values(**row))
         number = made.inserted_primary_key
         if number and int(number[0]) % SWEEP == 0:
-            forget_lengths(connection, REMEMBERED)
-
-
-def forget_lengths(connection: sa.Connection, most: int) -> None:
-    """Keep the keys that ran last."""
-    oldest = connection.execute(sa.select(lengths.c.at).order_by(lengths.c.at.desc()).limit(1).offset(most)).scalar()
-    if oldest is not None:
-        connection.execute(lengths.delete().where(lengths.c.at <= oldest))
+            forget_oldest(connection, lengths, REMEMBERED)
 
 
 # ── how forecasts and lengths turned out ──

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from rainbow.agent.executors.process import NO_TAIL, FileTail, Process, Streams, Tail, by_popen, files_of, open_file
-from rainbow.agent.executors.run import Ended, Result, Run, RunId, workers_of
+from rainbow.agent.executors.run import Ended, Result, Run, RunId, signal_name, workers_of
 
 ALLOWED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
@@ -368,15 +368,8 @@ def _detail(active: _Active, result: Result, code: int) -> str:
     if result is Result.TIMED_OUT:
         return f"killed: exceeded its time limit of {active.run.duration:g} seconds"
     if result is Result.EXITED and code < 0:
-        return f"killed by {_signal_name(-code)}"
+        return f"killed by {signal_name(-code)}"
     return ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals have no names
-        return f"signal {number}"
 
 
 MARK = "RAINBOW_KEEPER"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -121,3 +122,11 @@ def shares(run: Run) -> list[tuple[str, tuple[int, ...]]]:
     workers = workers_of(run) or [""]
     dealt = [(worker, tuple(range(place, run.processes, len(workers)))) for place, worker in enumerate(workers)]
     return [(worker, ranks) for worker, ranks in dealt if ranks]
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal: SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"

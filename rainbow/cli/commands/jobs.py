@@ -236,12 +236,6 @@ def exit_code_of(job: Document) -> int:
     return next((code for code in codes if code), int(outcome(job)))
 
 
-def _on(task: Document, job: Document) -> dict[str, Any]:
-    """Return what a task holds of each worker, in words."""
-    units = job.get("units") or {}
-    return {name or printer.CLUSTER_WIDE: printer.amounts(held, units) for name, held in task["placement"].items()}
-
-
 def _held(task: Document) -> str:
     """Say which vertices a task holds, worker by worker; "" where only amounts are known, or it holds nothing."""
     whole = {name: ",".join(path or "all of it" for path in paths) for name, paths in (task["held"] or {}).items()}
@@ -258,7 +252,11 @@ def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
     )
     titles = ["TASK", "STATE", "EXIT", "ON", *(["HOLDS"] if held else []), "DETAIL"]
     rows = [
-        [one["name"], one["state"], one["exit_code"], _on(one, job), *([_held(one)] if held else []), one["detail"]]
+        [
+            *(one["name"], one["state"], one["exit_code"], printer.held(one, job.get("units"))),
+            *([_held(one)] if held else []),
+            one["detail"],
+        ]
         for one in job["tasks"]
     ]
     console.print(printer.table(titles, rows))

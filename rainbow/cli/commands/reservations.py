@@ -132,18 +132,14 @@ def list_reservations(client: Client, cluster: str, over: bool, output: str) -> 
 def _row(one: dict[str, Any]) -> list[Any]:
     anybody = "anybody" if one["requestors"] is None else one["requestors"] or "maintenance"
     times = [printer.when(one["start"]), printer.when(one["end"])]
-    return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, _kept(one)]
-
-
-def _kept(one: Mapping[str, Any]) -> dict[str, Any]:
-    units = one.get("units") or {}
-    return {worker or printer.CLUSTER_WIDE: printer.amounts(held, units) for worker, held in one["placement"].items()}
+    held = printer.held(one, one.get("units"))
+    return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, held]
 
 
 def _facts(one: Mapping[str, Any]) -> Table:
     """Return a reservation as a list of names and values, amounts in words."""
     shown = {key: value for key, value in one.items() if key != "units"}
-    return printer.facts({**shown, "placement": _kept(one)})
+    return printer.facts({**shown, "placement": printer.held(one, one.get("units"))})
 
 
 @reserve.command()

@@ -110,6 +110,11 @@ def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any
     return {key: in_words(n, units[key]) if key in units else n for key, n in given.items() if n}
 
 
+def held(one: Mapping[str, Any], units: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return what a task or a reservation holds of each worker, in words."""
+    return {worker or CLUSTER_WIDE: amounts(some, units or {}) for worker, some in one["placement"].items()}
+
+
 def totals(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Return the totals of a cluster that is shown, those with a base unit in words."""
     return amounts(shown["totals"], shown.get("units") or {})

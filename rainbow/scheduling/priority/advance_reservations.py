@@ -10,7 +10,6 @@ waiting jobs is no obstacle, for promises are made again in every run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -22,7 +21,7 @@ from rainbow.scheduling.priority.items import items
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import ResourceLines, end_of
 from rainbow.scheduling.priority.reasons import Explainer
-from rainbow.scheduling.snapshot import JobView, Placement, RunView
+from rainbow.scheduling.snapshot import JobView, Placement, RunView, amounts_by_worker
 
 COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "utc_offset")
 
@@ -89,10 +88,7 @@ def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
 
 def _without(view: View, gone: Sequence[RunView]) -> View:
     """Return a view in which some tasks have given back what they hold."""
-    freed: dict[str, Counter[str]] = {}
-    for run in gone:
-        for holder, amounts in run.placement.items():
-            freed.setdefault(holder, Counter()).update(amounts)
+    freed = amounts_by_worker(run.placement for run in gone)
     over = {run.task for run in gone}
     return replace(
         view,

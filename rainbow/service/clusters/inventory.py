@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.matching import cluster_totals, stated_units, worker_capacity
+from rainbow.scheduling.snapshot import amounts_by_worker
 from rainbow.service.agents.liveness import missed_beats
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.service import RegisteredCluster
-from rainbow.state_machine import BOOKED, Task, WorkerState
+from rainbow.state_machine import BOOKED, WorkerState
 from rainbow.store import reservations, tasks, workers
 from rainbow.store.reservations import ReservationRecord
 from rainbow.text import natural
@@ -26,7 +27,7 @@ def workers_of(service: Service, who: Caller, name: str) -> list[dict[str, Any]]
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         states = workers.of_cluster(connection, record.id)
-        booked = used_of(tasks.of_cluster(connection, record.id, BOOKED))
+        booked = amounts_by_worker(task.placement for task in tasks.of_cluster(connection, record.id, BOOKED))
         missed = missed_beats(service, record.id, workers.agents_of(connection, record.id), states)
     cluster = service.entry(record).cluster
     capacity, units = worker_capacity(cluster), stated_units(cluster)
@@ -62,7 +63,7 @@ def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
         rows += rows_by_state(
             entry,
             {name: found.state for name, found in states.items()},
-            used_of(booked),
+            amounts_by_worker(task.placement for task in booked),
             kept_by([one for one in kept if one.start <= now]),
         )
     return rows
@@ -72,15 +73,6 @@ def kept_by(current: Iterable[ReservationRecord]) -> dict[str, str]:
     """Return {worker: "maintenance" or "reserved"} of what reservations keep now."""
     ordered = sorted(current, key=lambda one: one.maintenance)
     return {name: "maintenance" if one.maintenance else "reserved" for one in ordered for name in one.placement}
-
-
-def used_of(booked: Iterable[Task]) -> dict[str, Counter[str]]:
-    """Return {worker: {type: amount}} of what tasks hold."""
-    used: dict[str, Counter[str]] = {}
-    for task in booked:
-        for worker, amounts in task.placement.items():
-            used.setdefault(worker, Counter()).update(amounts)
-    return used
 
 
 def rows_by_state(

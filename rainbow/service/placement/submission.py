@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import Conflict, JobspecError, NotFound, Refused
+from rainbow.errors import Conflict, JobspecError, Refused
 from rainbow.jobspec import parse_jobspec
 from rainbow.matching import backends, match, shown_explained, verdict_to_json
 from rainbow.selection import check_options
@@ -16,7 +16,7 @@ from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependency_targets import check_dependencies
-from rainbow.service.jobs.lifecycle import sees
+from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal
 from rainbow.service.placement.candidates import barred, reach_of
 from rainbow.service.placement.match_cache import Found, MatchCache
@@ -75,9 +75,7 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
     job_id, digest = found
     if digest != asked.digest():
         raise Conflict("this Idempotency-Key was already used for a different request")
-    record = jobs.get(connection, job_id)
-    if record is None or not sees(connection, who, record):  # of what was brought then something may have ended
-        raise NotFound(f"job {job_id} not found")
+    record = visible_job(connection, who, job_id)  # of what was brought then something may have ended
     decision = ledger.shown(jobs.decision(connection, job_id))
     return refusal.answer_of(record, decision)
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import NotFound
 from rainbow.matching import stated_units, worker_capacity
-from rainbow.service.clusters.inventory import rows_by_state, used_of
+from rainbow.scheduling.snapshot import amounts_by_worker
+from rainbow.service.clusters.inventory import rows_by_state
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import ByCluster
@@ -65,6 +66,12 @@ class SeenClusters(ByCluster[Seen]):
     """What was read last of each cluster."""
 
 
+def _look(service: Service, who: Caller, name: str) -> tuple[ClusterRecord, RegisteredCluster, Seen]:
+    with service.store.read() as connection:
+        record = visible_cluster(connection, who, name)
+    return record, service.entry(record), _seen(service, record)
+
+
 def _seen(service: Service, record: ClusterRecord) -> Seen:
     looks, now, version = service.state(SeenClusters), service.monotonic(), service.news.version(record.id)
     known = looks.get(record.id)
@@ -73,7 +80,7 @@ def _seen(service: Service, record: ClusterRecord) -> Seen:
     with service.store.read() as connection:
         states = workers.of_cluster(connection, record.id)
         booked = tasks.of_cluster(connection, record.id, BOOKED)
-    used, cost = used_of(booked), service.monotonic() - now
+    used, cost = amounts_by_worker(task.placement for task in booked), service.monotonic() - now
     looks[record.id] = found = Seen(version, now, cost, service.clock(), states, booked, used)
     return found
 
@@ -83,9 +90,7 @@ def _seen(service: Service, record: ClusterRecord) -> Seen:
 
 def occupancy(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Say how full each worker is, as one letter for each; workers of one kind together."""
-    with service.store.read() as connection:
-        record = visible_cluster(connection, who, name)
-    entry, seen = service.entry(record), _seen(service, record)
+    record, entry, seen = _look(service, who, name)
     kinds = seen.once(("kinds", entry.revision, entry.drained), lambda: _kinds(entry, seen))
     by_worker = record.settings.get("unit") == "worker"
     return {
@@ -170,9 +175,7 @@ def runs(names: Sequence[str]) -> list[list[Any]]:
 
 def rows(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
     """Count a cluster's workers by state, with what is free of them."""
-    with service.store.read() as connection:
-        record = visible_cluster(connection, who, name)
-    entry, seen = service.entry(record), _seen(service, record)
+    _, entry, seen = _look(service, who, name)
     states = {worker: known.state for worker, known in seen.states.items()}
     found: list[dict[str, Any]] = seen.once(
         ("rows", entry.revision, entry.drained), lambda: list(rows_by_state(entry, states, seen.used))
@@ -185,9 +188,7 @@ def rows(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
 
 def worker(service: Service, who: Caller, name: str, worker: str) -> dict[str, Any]:
     """Show one worker: its state, and the tasks that hold some of it, as far as the caller sees their jobs."""
-    with service.store.read() as connection:
-        record = visible_cluster(connection, who, name)
-    entry, seen = service.entry(record), _seen(service, record)
+    record, entry, seen = _look(service, who, name)
     whole, known = worker_capacity(entry.cluster).get(worker), seen.states.get(worker)
     if whole is None:
         raise NotFound(f"cluster {name[:100]} has no worker {worker[:100]}")

@@ -280,8 +280,7 @@ def placed_elsewhere(
 
 def active_of_qos(connection: sa.Connection, name: str, cluster: str | None = None) -> int:
     """Count the jobs of a quality of service that have not ended."""
-    query = sa.select(sa.func.count()).where(jobs.c.qos == name, jobs.c.state.in_(_ACTIVE))
-    return connection.execute(query if cluster is None else query.where(jobs.c.cluster == cluster)).scalar_one()
+    return _active(connection, cluster, jobs.c.qos == name)
 
 
 _ACTIVE = ("WAITING", "RUNNING", "UNPLACED")
@@ -289,6 +288,9 @@ _ACTIVE = ("WAITING", "RUNNING", "UNPLACED")
 
 def active_jobs(connection: sa.Connection, accounts: Collection[str], cluster: str | None = None) -> int:
     """Count the jobs of some accounts that have not ended."""
-    query = sa.select(sa.func.count()).where(jobs.c.account.in_(accounts), jobs.c.account != "")
-    query = query.where(jobs.c.state.in_(_ACTIVE))
+    return _active(connection, cluster, jobs.c.account.in_(accounts), jobs.c.account != "")
+
+
+def _active(connection: sa.Connection, cluster: str | None, *which: sa.ColumnElement[bool]) -> int:
+    query = sa.select(sa.func.count()).where(*which, jobs.c.state.in_(_ACTIVE))
     return connection.execute(query if cluster is None else query.where(jobs.c.cluster == cluster)).scalar_one()

@@ -6,13 +6,12 @@ A row that cannot be read concerns its own job only; reasons stand last in a row
 from __future__ import annotations
 
 import re
-import signal
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from rainbow.agent.executors.interface import Final, Phase, Row
-from rainbow.agent.executors.run import Ended, Pending, Result, RunId
+from rainbow.agent.executors.run import Ended, Pending, Result, RunId, signal_name
 
 ROWS = "%i|%T|%S|%Q|%Y|%P|%N|%r"  # of squeue: id, state, start, priority, planned nodes, partition, nodes, reason
 COLUMNS = ROWS.count("|")
@@ -250,16 +249,9 @@ def ended(run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
     if number == NO_OUTPUT:
         return Ended(run, Result.FAILED, detail=f"the output file of Slurm job {job} could not be opened")
     if final.state == "COMPLETED" or code or number:  # the code is believed before the reason
-        detail = f"killed by {_name(number)}" if number else ""
+        detail = f"killed by {signal_name(number)}" if number else ""
         return Ended(run, Result.EXITED, 128 + number if number else code, detail=detail)
     return Ended(run, Result.FAILED, detail=f"Slurm job {job} ended as {final.state}: {final.reason or 'no reason'}")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # ── how long jobs would wait: the variables that selection reads ──
