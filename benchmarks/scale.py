@@ -20,8 +20,11 @@ from benchmarks.load_based import world
 from benchmarks.served import Graph, fill, listed, template
 from benchmarks.submits import jobspec
 from benchmarks.timing import exponent, once, timed
+from rainbow.graph import Cluster
+from rainbow.graph.conversion import read_grown
 from rainbow.graph.delta import apply_delta, changes_between
 from rainbow.matching import prepare
+from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.scheduling import LoadBased
 from rainbow.service import Service, Settings
 from rainbow.service.clusters.graphs import patch_graph
@@ -67,19 +70,34 @@ def _growing_graph(sizes: tuple[int, ...]) -> None:
         document = listed(1, size // 5)
         changes = _one_more(document, "c", "x")
 
-        def add(document: Any = document, changes: Any = changes) -> None:
-            prepare(rainbow.read_cluster(apply_delta(document, changes), "c"), "index")
+        before = prepare(rainbow.read_cluster(document, "c"), "index")
+        found.append([timed(partial(add, before, document, changes), 3) / 1e3 for add in (_read_again, _added)])
+    for what, costs in zip(("read again", "added"), zip(*found, strict=True), strict=True):
+        _say(f"one node more at {sizes} vertices, {what}", 20, *costs, sizes=sizes)
+    for what, costs in zip(("first", "again"), zip(*map(_patched, sizes), strict=True), strict=True):
+        _say(f"the same at a server, {what}", 20, *costs, sizes=sizes)
 
-        found.append(timed(add, 1) / 1e3)
-    _say(f"a node added at {sizes} vertices", 20, *found, sizes=sizes)
-    _say("the same at a server", 20, *map(_patched, sizes), sizes=sizes)
+
+def _read_again(_: Cluster, document: Any, changes: Any) -> Cluster:
+    return prepare(rainbow.read_cluster(apply_delta(document, changes), "c"), "index")
 
 
-def _patched(size: int) -> float:
+def _added(before: Cluster, document: Any, changes: Any) -> Cluster:
+    grown = read_grown(before, apply_delta(document, changes), changes)
+    assert grown is not None
+    classify_grown(before, grown)
+    return prepare(grown, "index")
+
+
+def _patched(size: int) -> tuple[float, float]:
+    """Return what a node more costs a server that has read no vertex yet, and what the next costs."""
     with _service(1, size // 5, listed) as service:
         [name] = service.catalogue
-        changes = [{"changes": _grown(service, name, 0)}]
-        return once(lambda: patch_graph(service, WHO, name, changes.pop())) / 1e3
+        found = []
+        for k in range(4):
+            changes = {"changes": _grown(service, name, k)}
+            found.append(once(partial(patch_graph, service, WHO, name, changes)) / 1e3)
+        return found[0], median(found[1:])
 
 
 def _one_more(document: Any, top: str, name: str) -> Any:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rainbow.graph import read_cluster
+from rainbow.matching.equivalence.subtree_classes import root_of
 from rainbow.service.core import event_stream
 from rainbow.service.core.access import caller
 from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
@@ -136,6 +138,8 @@ def test_delta_is_applied_whole_or_not_at_all(oak: Cluster, changes: list[Any]) 
     if answer.status_code == 200:
         assert json.loads(got(oak)[0]) == expected(grid(2, 2), changes)
         assert got(oak)[1] == f'"{answer.get_json()["revision"]}"' != before[1]
+        compiled, whole = oak.api.service.catalogue["oak"].cluster, read_cluster(expected(grid(2, 2), changes))
+        assert (root_of(compiled), dict(compiled.workers)) == (root_of(whole), dict(whole.workers))
         return
     assert answer.status_code == 422, answer.get_data(as_text=True)
     assert answer.get_json()["pointer"].startswith("/") or "detail" in answer.get_json()

@@ -8,10 +8,15 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
-from rainbow.graph import read_cluster
+from rainbow.errors import GraphError
+from rainbow.graph import Cluster, read_cluster
+from rainbow.graph.conversion import read_grown
 from rainbow.graph.delta import MOST, apply_delta, changes_between
 from rainbow.graph.sources import graph_sources
+from rainbow.matching.equivalence.subtree_classes import classify, classify_grown
 from tests.conftest import grid
 
 
@@ -123,3 +128,82 @@ def test_most_random_changes_can_be_said() -> None:
         before = grid(rng.randint(1, 3), rng.randint(0, 3))
         said += changes_between(before, changed_at_random(rng, before)) is not None
     assert said > 150
+
+
+@st.composite
+def grown(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A graph, and changes that add what may be anywhere below it, some of it wrong."""
+    nodes: dict[str, Any] = {"r": {"metadata": {"type": "cluster"}}}
+    edges: list[dict[str, Any]] = []
+    for k in range(draw(st.integers(1, 9))):
+        vertex = draw(st.sampled_from([f"v{k}", f"v{k}", f"v{k - 1}.0"]))
+        more = draw(st.fixed_dictionaries({}, optional=OPTIONAL))
+        nodes[vertex] = {"metadata": {"type": draw(st.sampled_from(["node", "core", "rack"])), **more}}
+        edges.append({"source": draw(st.sampled_from(sorted(nodes.keys() - {vertex}))), "target": vertex})
+    first = draw(st.integers(1, len(nodes) - 1))
+    old, new = list(nodes)[:first], list(nodes)[first:]
+    inside = [edge for edge in edges if edge["source"] in old and edge["target"] in old]
+    rest = draw(st.permutations([edge for edge in edges if edge not in inside]))
+    rest += (
+        draw(st.lists(st.sampled_from([{"source": "r", "target": old[-1]}, {**rest[0], "relation": "in"}])))
+        if rest
+        else []
+    )
+    cut = draw(st.integers(0, len(new)))
+    parts = [part for part in (new[:cut], new[cut:]) if part]
+    adds = [
+        {"op": "add", "nodes": {v: nodes[v] for v in part}, "edges": rest if part is parts[-1] else []}
+        for part in parts
+    ]
+    return {"graph": {"nodes": {v: nodes[v] for v in old}, "edges": inside}}, adds
+
+
+OPTIONAL: Any = {
+    "name": st.sampled_from(["n1", "n2", "n10", "a"]),
+    "count": st.integers(1, 3),
+    "size": st.integers(1, 2),
+    "paths": st.sampled_from(["/r/n1", "/r/n2", "/r/n10", "/x/n3"]).map(lambda path: {"containment": path}),
+}
+
+
+def structure(cluster: Cluster) -> Any:
+    """What there is by id: the order of entries, but for that of siblings, is no matter."""
+    outline = cluster.outline
+    kinds = dict(zip(outline.ids, classify(cluster)[0], strict=True))
+    below = {
+        vertex: [(outline.ids[child], first, many) for child, first, many in outline.below[place]]
+        for vertex, place in outline.places.items()
+    }
+    fields = dict(zip(outline.ids, outline.fields, strict=True))
+    return (
+        kinds,
+        below,
+        fields,
+        outline.sizes,
+        outline.numbers,
+        dict(zip(outline.ids, outline.many, strict=True)),
+        dict(cluster.workers),
+    )
+
+
+@given(grown())
+def test_a_graph_that_has_grown_is_the_one_read_whole(of: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
+    document, changes = of
+    try:
+        before = read_cluster(document)
+    except GraphError:
+        return
+    classify(before)
+    after = apply_delta(document, changes)
+    cluster = read_grown(before, after, changes)
+    try:
+        whole = read_cluster(after, before.name)
+    except GraphError:
+        assert cluster is None
+        return
+    event("read whole" if cluster is None else "grown")
+    if cluster is not None:
+        classify_grown(before, cluster)
+        assert structure(cluster) == structure(whole)
+        assert list(cluster.workers) == list(whole.workers)
+        assert read_cluster(document).totals == before.totals

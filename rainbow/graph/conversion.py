@@ -10,14 +10,15 @@ each copy's own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import GraphError
+from rainbow.errors import GraphError, InputError
 from rainbow.graph.cluster import WORKER_LEVEL_TYPES, WORKER_TYPE, Cluster
-from rainbow.graph.document import CONTAINS, LIMITS, Limits, short, whole
+from rainbow.graph.document import CONTAINMENT, CONTAINS, LIMITS, Limits, short, whole
 from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, numbered
-from rainbow.graph.validation import Tree, attributes, check_vertices, read_tree
+from rainbow.graph.validation import Tree, attributes, check_vertices, read_tree, top_down
 
 if TYPE_CHECKING:
     from rainbow.graph.document import Document, Vertex
@@ -107,6 +108,54 @@ def read_cluster(
         outline = build(plain, limits)
     called = name or plain.name or outline.fields[0].name
     return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types))
+
+
+def read_grown(before: Cluster, document: Any, changes: Any, limits: Limits = LIMITS) -> Cluster | None:
+    """Return the cluster of `document`, which is that of `before` after these changes, without reading it whole.
+
+    None where it must be read: the changes do more than add vertices below others, something of them may be wrong,
+    or the cluster has subsystems, or vertices that were never read.
+    """
+    old, graph = before.outline, document["graph"]
+    known = "ids" in vars(old) and not old.templates and not before.subsystems
+    if not known or graph.get("directed") is False or any(change["op"] != "add" for change in changes):
+        return None
+    nodes = {key: node for change in changes for key, node in change.get("nodes", {}).items()}
+    edges = [edge for change in changes for edge in change.get("edges", ())]
+    try:
+        limits.check("vertices", len(graph["nodes"]), "")
+        limits.check("edges", len(graph["edges"]), "")
+        outline = _grown(old, read_document({"graph": {"nodes": nodes, "edges": edges}}, limits), limits)
+    except InputError:  # who reads the whole document tells of it
+        return None
+    return replace(before, outline=outline) if outline else None
+
+
+def _grown(old: Outline, more: Document, limits: Limits) -> Outline | None:
+    """Return an outline with more vertices; None unless each of them is new, and one edge puts it below another."""
+    vertices, above = check_vertices(more), {edge.target: edge.source for edge in more.edges}
+    plain = all(edge.relation == CONTAINS and edge.subsystem == CONTAINMENT for edge in more.edges)
+    if not plain or above.keys() != vertices.keys() or len(above) < len(more.edges):
+        return None
+    if any(v in old for v in vertices) or any(v not in old.places and v not in vertices for v in above.values()):
+        return None
+    order = top_down(more, vertices, [edge for edge in more.edges if edge.source in vertices])
+    places = {vertex: len(old.ids) + k for k, vertex in enumerate(order)}
+    parents = [places[above[v]] if above[v] in places else old.places[above[v]] for v in order]
+    told = [vertices[vertex].metadata for vertex in order]
+    counts = [whole(fields["count"], "", "count") if "count" in fields else 0 for fields in told]
+    grown = old.with_more(order, [attributes(vertices[vertex]) for vertex in order], parents, counts)
+    _check_grown(grown, places, vertices, limits)
+    return grown
+
+
+def _check_grown(grown: Outline, new: Mapping[str, int], vertices: Mapping[str, Vertex], limits: Limits) -> None:
+    """Refuse an outline that has grown too large, or in which an id has become ambiguous."""
+    limits.check("vertices", sum(grown.many), "")
+    limits.check("depth", max(len(grown.chain(entry)) for entry in new.values()), "")
+    limits.check("templates", max(len(grown.levels(vertex)) for vertex in new), "")
+    if not grown.is_listed:
+        _check_ids(grown, vertices)
 
 
 def write_jgf(cluster: Cluster) -> dict[str, Any]:

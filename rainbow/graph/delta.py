@@ -31,7 +31,7 @@ def apply_delta(document: Any, changes: Any) -> dict[str, Any]:
     if not isinstance(changes, Sequence) or isinstance(changes, str):
         raise GraphError("changes is a list", pointer="/changes")
     graph = document["graph"]
-    nodes, edges = _nodes(graph["nodes"]), [dict(edge) for edge in graph.get("edges") or []]
+    nodes, edges = _nodes(graph["nodes"]), list(graph.get("edges") or [])
     for k, change in enumerate(changes):
         nodes, edges = _apply(nodes, edges, change, f"/changes/{k}")
     return {**document, "graph": {**graph, "nodes": _as_before(graph["nodes"], nodes), "edges": edges}}
@@ -39,8 +39,8 @@ def apply_delta(document: Any, changes: Any) -> dict[str, Any]:
 
 def _nodes(given: Any) -> Nodes:
     if isinstance(given, Mapping):
-        return {str(key): dict(node) for key, node in given.items()}
-    return {str(node["id"]): dict(node) for node in given}
+        return {str(key): node for key, node in given.items()}
+    return {str(node["id"]): node for node in given}
 
 
 def _as_before(given: Any, nodes: Nodes) -> Any:

@@ -12,6 +12,7 @@ structure is read from here; the NetworkX graph is written out only for those wh
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,6 +113,41 @@ class Outline:
         """The sort key (see Cluster.order) of a copy below the first copy of its parent."""
         copy = self.copy(run[0], parent, number if self.counts[run[0]] else None)
         return (natural(copy.path), natural(copy.id))
+
+    def with_more(
+        self, ids: Sequence[str], fields: Sequence[Fields], parents: Sequence[int], counts: Sequence[int]
+    ) -> Outline:
+        """Return this outline with more entries behind its own, each below one that stands before it.
+
+        What was worked out of the others is taken over: it costs what is new, and copies of lists.
+        """
+        start = len(self.ids)
+        lists = ((self.ids, ids), (self.fields, fields), (self.parents, parents), (self.counts, counts))
+        grown = Outline(*([*old, *new] for old, new in lists))
+        grown.places = self.places | {vertex: start + k for k, vertex in enumerate(ids)}
+        grown.many = many = [*self.many]
+        sizes, grown.numbers = self.sizes.copy(), self.numbers.copy()
+        children: dict[int, list[int]] = {}
+        for entry, (one, parent, count) in enumerate(zip(fields, parents, counts, strict=True), start):
+            many.append((count or 1) * many[parent])
+            sizes[one.type] = sizes.get(one.type, 0) + one.size * many[entry]
+            grown.numbers[one.type] = grown.numbers.get(one.type, 0) + many[entry]
+            children.setdefault(parent, []).append(entry)
+        grown.sizes = dict(sorted(sizes.items()))
+        grown.below = [*self.below, *([] for _ in ids)]
+        for parent, more in children.items():
+            grown.below[parent] = grown._with_more_below(parent, more)
+        return grown
+
+    def _with_more_below(self, parent: int, more: list[int]) -> Sequence[Run]:
+        """Return what an entry contains with more children put in where they belong in natural order."""
+        above, old = next(self.copies(parent)), self.below[parent]
+        if not old or any(self.counts[one[0]] for one in old) or any(self.counts[child] for child in more):
+            return self._in_order([*sorted({one[0] for one in old}), *more], above)
+        runs = list(old)
+        for child in more:
+            insort(runs, (child, 0, 1), key=lambda run: self._key(run, 0, above))
+        return runs
 
     def chain(self, entry: int) -> list[int]:
         """The entries from the root down to one."""

@@ -34,7 +34,7 @@ from rainbow.lazy import cached_property
 from rainbow.matching.model.conditions import has_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rainbow.graph import Subsystem
     from rainbow.graph.outline import Outline
@@ -158,10 +158,15 @@ class Compiler:
 
     def kinds(self) -> list[SubtreeClass]:
         """Return the kind of every entry of the cluster's outline."""
+        made: list[SubtreeClass] = [None] * len(self.cluster.outline.below)  # type: ignore[list-item] # filled now
+        self.make(made, range(len(made) - 1, -1, -1))
+        return made
+
+    def make(self, made: list[SubtreeClass], entries: Iterable[int]) -> None:
+        """Make the kinds of some entries, given from the last to the first; what is below them is made."""
         outline, hung, none = self.cluster.outline, self.hung, frozenset[ClassRun]()
         below, leaves = outline.below, dict[Any, SubtreeClass]()
-        made: list[SubtreeClass] = [None] * len(below)  # type: ignore[list-item] # filled below, from the last to the first
-        for entry in range(len(below) - 1, -1, -1):
+        for entry in entries:
             fields = outline.fields[entry]
             rows = frozenset(hung[entry]) if entry in hung else none
             if not below[entry] and not rows:
@@ -170,7 +175,6 @@ class Compiler:
             else:
                 runs = _runs(below[entry], made)
                 made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
-        return made
 
 
 def _field(item: tuple[Any, Any]) -> str:
@@ -221,6 +225,18 @@ def classify(cluster: Cluster) -> tuple[list[SubtreeClass], bool]:
         compiler = Compiler(cluster)
         _compiled[cluster] = (compiler.kinds(), compiler.hides_names)
     return _compiled[cluster]
+
+
+def classify_grown(before: Cluster, cluster: Cluster) -> None:
+    """Classify a cluster whose outline continues a classified one's: what is new, and what it lies in."""
+    if before not in _compiled:
+        return
+    outline, start = cluster.outline, len(before.outline.ids)
+    changed = {above for entry in range(start, len(outline.ids)) for above in outline.chain(entry)}
+    compiler, made = Compiler(cluster), list(_compiled[before][0])
+    made += made[:1] * (len(outline.ids) - start)
+    compiler.make(made, sorted(changed, reverse=True))
+    _compiled[cluster] = (made, compiler.hides_names)
 
 
 _roots: WeakKeyDictionary[Cluster, SubtreeClass] = WeakKeyDictionary()

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
+from rainbow.graph.conversion import read_grown
 from rainbow.graph.delta import apply_delta
 from rainbow.matching import cluster_totals, prepare, stated_units
+from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import entry_of, keep_summary
@@ -67,9 +69,19 @@ def patch_graph(
         record, document = _read(service, who, name, expected)
         if not _is_jgf(document):
             document = write_jgf(service.entry(record).cluster)
-        return _replace(service, record, apply_delta(document, body["changes"]), drain)
+        changed = apply_delta(document, body["changes"])
+        return _replace(service, record, changed, drain, _grown(service, record, changed, body["changes"]))
 
     return _as_often_as_needed(change)
+
+
+def _grown(service: Service, record: ClusterRecord, document: Any, changes: Any) -> Cluster | None:
+    """Return the compiled cluster with what changes add to it, if that is all they do."""
+    entry = service.entry(record)
+    cluster = read_grown(entry.cluster, document, changes) if entry.revision == record.revision else None
+    if cluster:
+        classify_grown(entry.cluster, cluster)
+    return cluster
 
 
 def _as_often_as_needed(change: Callable[[], T]) -> T:
@@ -97,12 +109,20 @@ def _read(service: Service, who: Caller, name: str, expected: Revisions) -> tupl
     return record, document
 
 
-def _replace(service: Service, record: ClusterRecord, document: Any, drain: bool) -> dict[str, Any]:
+def _compiled(service: Service, record: ClusterRecord, document: Any) -> Cluster:
     with service.store.read() as connection:
         hung = clusters.graphs_of(connection, record.id)
     cluster = check_size(service, read_cluster(document, record.name, record.levels, record.worker_type))
     for subsystem, graph in hung.items():
         cluster = cluster.with_subsystem(subsystem, graph)
+    return cluster
+
+
+def _replace(
+    service: Service, record: ClusterRecord, document: Any, drain: bool, grown: Cluster | None = None
+) -> dict[str, Any]:
+    """Store a graph and what it means; `grown`: that, where it need not be read."""
+    cluster = check_size(service, grown) if grown else _compiled(service, record, document)
     cluster = prepare(cluster, service.settings.backend)
     names = list(cluster.workers)
     with service.changing:
