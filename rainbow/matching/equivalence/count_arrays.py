@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import groupby
-from operator import attrgetter, is_
+from itertools import compress, count, groupby
+from operator import attrgetter, is_, is_not
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -336,7 +336,7 @@ class Catalogue(Generic[P]):
         """Return the catalogue of a list in order of name that has other clusters in few places; None of others."""
         if not isinstance(clusters, tuple) or len(clusters) != len(self.clusters):
             return None
-        changed = [at for at, same in enumerate(map(is_, clusters, self.clusters)) if not same]
+        changed = list(compress(count(), map(is_not, clusters, self.clusters)))
         if len(changed) > MOST_CHANGED or any(clusters[at].name != self.clusters[at].name for at in changed):
             return None
         made = copy(self)

@@ -12,7 +12,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
@@ -69,7 +70,14 @@ class Snapshots(LruCache["ReachableClusters", CandidateStates]):
 
     def of_equal(self, among: ReachableClusters) -> CandidateStates | None:
         """Return the last states of the same clusters: a graph may have changed, which is no matter of states."""
-        return next((one for one in reversed([*self.values()]) if one.reach.names == among.names), None)
+        return next(
+            (
+                one
+                for one in reversed([*self.values()])
+                if one.reach.names is among.names or one.reach.names == among.names
+            ),
+            None,
+        )
 
 
 FEW_CANDIDATES = 64  # candidates whose agents are looked for at every decision
@@ -314,9 +322,10 @@ class Reaches(LruCache[Any, ReachableClusters]):
     def after(self, catalogue: Mapping[str, RegisteredCluster], whose: Any) -> ReachableClusters | None:
         """Return what a caller reaches if nothing but graphs has changed since it was last asked; else None."""
         known, reach = self.before.get(whose) or (None, None)
-        if known is None or reach is None or known.keys() != catalogue.keys():
+        if known is None or reach is None or list(known) != list(catalogue):  # a changed one keeps its place
             return None
-        others = [entry for name, entry in catalogue.items() if known[name] is not entry]
+        entries = catalogue.values()
+        others = list(compress(entries, map(is_not, entries, known.values())))
         if len(others) > FEW_CANDIDATES or any(_differ(known[one.cluster.name], one) for one in others):
             return None
         return reach.with_graphs([entry for entry in others if entry.cluster.name in reach.places])
