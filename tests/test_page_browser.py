@@ -187,6 +187,30 @@ def test_operator_looks_at_a_timeline_of_10_000_bars(look: Any) -> None:
         assert page.inner_text("#tip").startswith("many · ")
 
 
+def test_tasks_that_share_a_worker_lie_one_below_the_other(look: Any) -> None:
+    at = time.time()
+    shared = {
+        "lanes": ["n0", "n1"],
+        "users": ["ann", "bo"],
+        "jobs": [["1", "first"], ["2", "second"], ["3", "third"]],
+    }
+    bars = {"job": [0, 1, 2], "lane": [0, 0, 1], "user": [0, 1, 0], "start": [at - 90, at - 60, at - 90]}
+    told = {**shared, **bars, "end": [None, None, None], "kind": [2, 2, 2], "at": at, "planned": [], "more": 0}
+    with look.page() as page:
+        page.route("**/bars?*", lambda route: route.fulfill(json=told))
+        page.goto("/clusters/elm?tab=timeline&hours=1")
+        canvas = page.locator("#timeline canvas")
+        canvas.wait_for()
+        box = canvas.bounding_box()
+        x = box["x"] + box["width"] * (3600 - 30) / (3600 + 900)
+        found = []
+        for y in range(20, int(box["height"])):
+            page.mouse.move(x, box["y"] + y)
+            found.append(page.inner_text("#tip").partition(" ")[0])
+        assert list(dict.fromkeys(filter(None, found))) == ["first", "second", "third"]
+        assert found.count("third") == 2 * found.count("first") == 2 * found.count("second")
+
+
 def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
     with look.page(signed=False) as page:
         two = [look.site.clusters[name]["token"] for name in ("oak", "elm")]

@@ -1,13 +1,25 @@
-// The timeline of a cluster: a bar for each task on each worker; while it is moved the last picture is shifted.
+// The timeline of a cluster: a bar for each task on each worker, those that share it one below the other.
+// While it is moved the last picture is shifted.
 const box = document.querySelector("[data-timeline]"), tip = document.querySelector("#tip");
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const clock = new Intl.DateTimeFormat(undefined, {hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
 const date = new Intl.DateTimeFormat(undefined, {month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", hourCycle: "h23"});
 const TOP = 20, STEPS = [60, 300, 900, 1800, 3600, 7200, 21600, 43200, 86400];
-let told = null, from = 0, to = 0, canvas = null, kept = null, keptAt = 0, drag = null, late = 0, chosen = -1, rows = [];
+let told = null, from = 0, to = 0, canvas = null, kept = null, keptAt = 0, drag = null, late = 0, chosen = -1, rows = [], place = [], deep = [];
 
+function stack() {
+  const ends = told.lanes.map(() => []);
+  place = [];
+  for (const at of told.start.map((_, at) => at).sort((a, b) => told.start[a] - told.start[b])) {
+    const open = ends[told.lane[at]], free = open.findIndex(end => end <= told.start[at]);
+    place[at] = free < 0 ? open.length : free;
+    open[place[at]] = told.end[at] ?? Infinity;
+  }
+  deep = ends.map(open => open.length);
+}
 function layout() {
-  const lanes = told.lanes.length, high = Math.max(3, Math.min(16, Math.floor(460 / Math.max(1, lanes))));
+  const lanes = Math.max(1, told.lanes.length), most = deep.reduce((a, b) => Math.max(a, b), 1);
+  const high = Math.max(3, Math.min(16, Math.floor(460 / lanes)), Math.min(5 * most, Math.floor(20000 / lanes)));
   rows = [];
   const ends = [];
   told.planned.forEach(one => {
@@ -15,10 +27,11 @@ function layout() {
     if (at < 0 || at > 29) at = Math.min(29, ends.length);
     ends[at] = one.end || to; rows.push(at);
   });
-  return {high, bars: TOP + lanes * high, height: TOP + lanes * high + (ends.length ? 14 + ends.length * 10 : 0)};
+  const bar = at => high / deep[told.lane[at]], top = at => TOP + told.lane[at] * high + place[at] * bar(at);
+  return {high, bar, top, bars: TOP + lanes * high, height: TOP + lanes * high + (ends.length ? 14 + ends.length * 10 : 0)};
 }
 function paint() {
-  const ratio = devicePixelRatio || 1, width = box.clientWidth, {high, bars, height} = layout();
+  const ratio = devicePixelRatio || 1, width = box.clientWidth, {bar, top, bars, height} = layout();
   canvas.width = width * ratio; canvas.height = height * ratio;
   canvas.style.setProperty("height", height + "px");
   const draw = canvas.getContext("2d", {alpha: false});
@@ -33,22 +46,21 @@ function paint() {
     draw.fillText((step >= 43200 ? date : clock).format(at * 1000), x(at) + 3, 13);
   }
   const shades = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(at => color("--k" + at)), groups = shades.map(() => []);
-  const {start, end, user, lane, kind, at: now} = told;
+  const {start, end, user, kind, at: now} = told;
   for (let at = 0; at < start.length; at++) {
     if ((end[at] ?? now) >= from && start[at] <= to) groups[Math.min(8, user[at])].push(at);
   }
-  const thin = high > 5 ? 1 : 0;
   groups.forEach((members, of) => {
     draw.fillStyle = shades[of];
     for (const at of members) {
       const left = x(start[at]);
-      draw.fillRect(left, TOP + lane[at] * high, Math.max(1, x(end[at] ?? now) - left - 0.5), high - thin);
+      draw.fillRect(left, top(at), Math.max(1, x(end[at] ?? now) - left - 0.5), bar(at) > 4 ? bar(at) - 1 : bar(at));
     }
   });
   draw.strokeStyle = color("--bg"); draw.lineWidth = 1.5; draw.beginPath();
   for (let at = 0; at < start.length; at++) {
     if (kind[at] !== 1) continue;
-    const left = x(start[at]), right = Math.max(left + 1, x(end[at] ?? now)), y = TOP + lane[at] * high;
+    const left = x(start[at]), right = Math.max(left + 1, x(end[at] ?? now)), y = top(at), high = bar(at);
     for (let on = Math.max(0, left); on < Math.min(width, right); on += 6) { draw.moveTo(on, y + high); draw.lineTo(on + high / 2, y); }
   }
   draw.stroke();
@@ -65,7 +77,7 @@ function paint() {
   if (chosen >= 0) {
     draw.strokeStyle = color("--ink"); draw.lineWidth = 2;
     const left = x(start[chosen]);
-    draw.strokeRect(left, TOP + lane[chosen] * high, Math.max(2, x(end[chosen] ?? now) - left), high);
+    draw.strokeRect(left, top(chosen), Math.max(2, x(end[chosen] ?? now) - left), bar(chosen));
   }
   kept = document.createElement("canvas");
   kept.width = canvas.width; kept.height = canvas.height;
@@ -89,8 +101,8 @@ function words(at) {
   return `${name || told.jobs[told.job[at]][0]} · ${told.users[told.user[at]]} · ${told.lanes[told.lane[at]]} · ${clock.format(told.start[at] * 1000)}, ${ends}${told.kind[at] === 1 ? ", failed" : ""}`;
 }
 function under(event) {
-  const {high} = layout(), lane = Math.floor((event.offsetY - TOP) / high), at = from + event.offsetX * (to - from) / box.clientWidth, near = 3 * (to - from) / box.clientWidth;
-  for (let k = 0; k < told.start.length; k++) if (told.lane[k] === lane && told.start[k] - near <= at && (told.end[k] ?? told.at) + near >= at) return k;
+  const {bar, top} = layout(), y = event.offsetY, at = from + event.offsetX * (to - from) / box.clientWidth, near = 3 * (to - from) / box.clientWidth;
+  for (let k = 0; k < told.start.length; k++) if (top(k) <= y && y < top(k) + bar(k) && told.start[k] - near <= at && (told.end[k] ?? told.at) + near >= at) return k;
   return -1;
 }
 function choose(at) { if (at !== chosen) { chosen = at; paint(); tip.textContent = at < 0 ? "" : words(at); } }
@@ -142,6 +154,7 @@ async function load() {
     make();
   }
   chosen = -1;
+  stack();
   legend();
   if (!drag) paint();
   performance.mark("timeline-ready");
