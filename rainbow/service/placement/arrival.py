@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MOST = 4_096  # shapes that are remembered
 FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
 OLDEST = 600.0  # seconds: older ones are not read
-COMMON = 50  # keys of a cluster that its speed is compared by
-COMPARED = 5  # clusters that have run a job most often: the others are judged by them
+RATED = 2_000  # lengths that a cluster's speed is compared by
+COMPARED = 3  # clusters that have run a job most often: the others are judged by them
 COMPARED_AGAIN = 600.0  # seconds
 
 
@@ -229,6 +229,6 @@ def _ratios(service: Service, connection: sa.Connection, cluster_id: str) -> Map
     kept, now = service.state(Ratios), service.monotonic()
     at, found = kept.get(cluster_id) or (-inf, {})
     if now >= at + COMPARED_AGAIN:
-        found = ratios(statistics.medians(connection, cluster_id, COMMON), cluster_id)
+        found = ratios(statistics.medians(connection, cluster_id, RATED), cluster_id)
         kept.put(cluster_id, (now, found))
     return found
