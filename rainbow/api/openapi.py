@@ -183,12 +183,10 @@ def _answer(endpoint: str) -> dict[str, Any]:
 
 
 def _drained(endpoint: str) -> dict[str, Any]:
-    schema = {"application/json": {"schema": ref("Answer")}}
-    return (
-        {"202": {"description": "it goes when its jobs have ended", "content": schema}}
-        if endpoint == "clusters.delete"
-        else {}
-    )
+    if endpoint != "clusters.delete":
+        return {}
+    content = {"application/json": {"schema": ref("Answer")}}
+    return {"202": {"description": "it goes when its jobs have ended", "content": content}}
 
 
 def _in_path(path: str) -> list[dict[str, Any]]:

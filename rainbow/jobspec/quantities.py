@@ -132,20 +132,12 @@ def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
 
 
 def _about(part: Resource) -> str:
-    if part.unit:
-        return (
-            ""
-            if is_known(part.unit)
-            else (
-                f"unknown unit {part.unit[:LONGEST]}; it only matches vertices with exactly this unit (known units: "
-                f"{KNOWN})"
-            )
-        )
-    return (
-        (f"{MEMORY} has no unit and is interpreted in each cluster's own unit; add a unit such as GiB")
-        if part.type == MEMORY
-        else ""
-    )
+    if part.unit and not is_known(part.unit):
+        only = f"it only matches vertices with exactly this unit (known units: {KNOWN})"
+        return f"unknown unit {part.unit[:LONGEST]}; {only}"
+    if not part.unit and part.type == MEMORY:
+        return f"{MEMORY} has no unit and is interpreted in each cluster's own unit; add a unit such as GiB"
+    return ""
 
 
 _DECIMAL = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}

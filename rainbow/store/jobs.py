@@ -53,9 +53,8 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
 NAMED = 500  # jobs named in one statement
 LIVE = frozenset({JobState.WAITING, JobState.RUNNING})  # at a cluster
 PENDING = LIVE | {JobState.UNPLACED}  # not ended
-_NAMED_UNPLACED = jobs.c.id.in_(
-    sa.select(unplaced.c.job).correlate(None)
-)  # so that no statement looks at every job for these few
+# so that no statement looks at every job for these few
+_NAMED_UNPLACED = jobs.c.id.in_(sa.select(unplaced.c.job).correlate(None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,9 +147,8 @@ def count_live_by(
     connection: sa.Connection, visible: Collection[str] | None, own: Mapping[str, Collection[str]], by: str
 ) -> dict[str, int]:
     """Return {value: how many jobs that have not ended} of one of COUNTED, the largest first."""
-    column = (
-        jobs.c.wait["reason"].as_string() if by == "reason" else jobs.c[by].concat("")
-    )  # the index of states is best
+    # an expression, so that the index of states is taken, which is best
+    column = jobs.c.wait["reason"].as_string() if by == "reason" else jobs.c[by].concat("")
     query = sa.select(column, sa.func.count()).where(jobs.c.state.in_(PENDING)).group_by(column)
     if visible is not None:
         query = query.where(_shown(visible, own))

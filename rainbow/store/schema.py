@@ -476,9 +476,8 @@ promises = sa.Table(
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
     sa.Column("gang", sa.Integer, primary_key=True, autoincrement=False),
     _cluster_id(index=True),
-    *(
-        sa.Column(name, TIME, nullable=False) for name in ("start", "made", "at", "until")
-    ),  # space is kept over [at, until)
+    # space is kept over [at, until)
+    *(sa.Column(name, TIME, nullable=False) for name in ("start", "made", "at", "until")),
     sa.Column("booking", JSON, nullable=False),
     sa.Column("basis", WORD, nullable=False),  # the settings it was made under, in short
     sa.Column("broken", JSON),  # what became of the promise before

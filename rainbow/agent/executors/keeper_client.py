@@ -42,7 +42,6 @@ class SupervisedExecutor:
         self._folder = folder.resolve()
         self._patience = patience
         self._address = address(self._folder)
-        self._running: dict[RunId, None] = {}
         self._known: list[RunId] = []  # told by `poll`, which the keeper does not know yet
         self._lost: list[Ended] = []
         self._wards = Wards(self._folder)
@@ -50,7 +49,7 @@ class SupervisedExecutor:
         self._keep: dict[RunId, int] = {}  # bytes of it
         self._seen: dict[RunId, tuple[float, ...]] = {}
         self._looked = -math.inf
-        self._running = dict.fromkeys(self._connect())
+        self._running: dict[RunId, None] = dict.fromkeys(self._connect())
         self._begun = list(self._running)
 
     def start(self, run: Run) -> None:
@@ -205,8 +204,6 @@ def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -
     """Open the executor for "" or "apart"; RequestError for any other argument."""
     if argument not in ("", APART):
         raise RequestError(f"local:{argument} is not known; there are: local, local:{APART}")
-    return (
-        LocalExecutor(environment)
-        if folder is None
-        else SupervisedExecutor(environment, folder, apart=argument == APART)
-    )
+    if folder is None:
+        return LocalExecutor(environment)
+    return SupervisedExecutor(environment, folder, apart=argument == APART)

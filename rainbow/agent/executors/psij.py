@@ -43,9 +43,8 @@ HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BY_NODE = {"slurm": "slurm.nodelist"}  # how an executor's jobs are pinned
 NOTHING_ALONG = {"slurm": {"SBATCH_EXPORT": "NIL"}}  # so that a submit sends none of the agent's own environment
 STEPS = {"slurm": {"SLURM_EXPORT_ENV": "ALL"}}  # else steps of a job that was submitted so start without PATH
-SPREAD = {
-    "slurm": "srun"
-}  # what starts shared_folder.py once on every node; elsewhere all processes are the first node's
+# what starts shared_folder.py once on every node; elsewhere all processes are the first node's
+SPREAD = {"slurm": "srun"}
 SQUEUE = ["squeue", "-h", "-r", "-t", "all", "--me", "-o", status.ROWS]
 ASK_PSIJ = "Failed to poll"  # how PSI/J begins when it could not ask, and so knows nothing
 

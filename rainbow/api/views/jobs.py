@@ -38,15 +38,8 @@ from rainbow.store.pages import COUNTED, Filter
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
-COMMON = (
-    "selector",
-    "clusters",
-    "requestor",
-    "login",
-    "account",
-    "queue",
-    "backend",
-)  # of the batch, for the jobs that do not bring their own
+# of the batch, for the jobs that do not bring their own
+COMMON = ("selector", "clusters", "requestor", "login", "account", "queue", "backend")
 
 
 @batch.post("/jobs:batch", endpoint="submit")
@@ -219,7 +212,7 @@ def counts() -> Any:
 
 def _filter(asking: Caller) -> Filter:
     arguments = request.args
-    _choice("sort", ("newest", "oldest"))
+    _choice("sort", ("newest", "oldest"))  # job_filter reads it
     limit = count_in_query("limit", 100, service().settings.limits.listed)
     return job_queries.job_filter(asking, arguments, arguments.get("cursor"), limit)
 

@@ -186,25 +186,12 @@ def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
 
 def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     for one in found["planned"]:
-        yield (
-            "-",
-            one["job"],
-            one["name"],
-            one["requestor"],
-            "planned",
-            printer.when(one["start"]),
-            printer.when(one["end"]),
-        )
+        times = printer.when(one["start"]), printer.when(one["end"])
+        yield "-", one["job"], one["name"], one["requestor"], "planned", *times
     columns = (found[key] for key in ("lane", "job", "user", "kind", "start", "end"))
     for lane, job, user, kind, start, end in zip(*columns, strict=True):
-        yield (
-            found["lanes"][lane],
-            *found["jobs"][job],
-            found["users"][user],
-            KINDS[kind],
-            printer.when(start),
-            printer.when(end),
-        )
+        whose = found["lanes"][lane], *found["jobs"][job], found["users"][user]
+        yield *whose, KINDS[kind], printer.when(start), printer.when(end)
 
 
 # ── all clusters ──

@@ -222,9 +222,8 @@ def import_graph(source: str, file: Path | None, out: Path, name: str) -> None:
 
 
 def _this_machine() -> str:
-    from rainbow.agent.cluster_survey import (
-        describe,
-    )  # the agent's modules are slow to load, and only this needs them
+    # the agent's modules are slow to load, and only this needs them
+    from rainbow.agent.cluster_survey import describe
 
     return describe()
 

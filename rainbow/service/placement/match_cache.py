@@ -98,11 +98,9 @@ class Match:
     @cached_property
     def named(self) -> DigestedText:
         """The candidates and refusals by name, as the ledger keeps them."""
-        return (
-            self.reach.all_match
-            if len(self.candidates) == len(self.reach.entries)
-            else DigestedText.of(self._named())
-        )
+        if len(self.candidates) == len(self.reach.entries):
+            return self.reach.all_match
+        return DigestedText.of(self._named())
 
     def _named(self) -> dict[str, list[dict[str, str]]]:
         found = {

@@ -232,10 +232,8 @@ def _document(answer: Answer) -> dict[str, Any]:
 # ── the answer to "why?" in one line: where a job is, and what it waits for or how it ended ──
 
 T = TaskState
-BAD = {
-    JobState.FAILED: (T.FAILED, T.TIMED_OUT),
-    JobState.CANCELED: (T.CANCELED,),
-}  # what ended so, by the job's state
+# how its tasks have ended, by the job's state
+BAD = {JobState.FAILED: (T.FAILED, T.TIMED_OUT), JobState.CANCELED: (T.CANCELED,)}
 VERBS = {T.FAILED: "failed", T.TIMED_OUT: "ran longer than its limit", T.CANCELED: "canceled"}
 # reasons that lie with the job: they come before what its cluster is
 ITS_OWN = {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
@@ -255,11 +253,9 @@ def answer_of(
     found = answer(record.state, record.cluster, current, counts, ended)
     found += _lost_before(tasks.some_of(connection, record.id, OVER, LOOKED_AT)) if record.state not in LIVE else ""
     turn = current and current.get("reason") not in ITS_OWN | AWAY
-    return (
-        f"{found}; {account['text']}"
-        if turn and account and not account["text"].endswith("it comes first")
-        else found
-    )
+    if turn and account and not account["text"].endswith("it comes first"):
+        return f"{found}; {account['text']}"
+    return found
 
 
 def answer(
@@ -291,9 +287,8 @@ def _lost_before(ended: Sequence[Task]) -> str:
     first = next((task for task in ended if task.losses and task.cause != "lost"), None)
     if first is None:
         return ""
-    return (
-        f"; {first.name} lost {some(len(first.losses), 'attempt')} before, the last because {first.losses[-1]['why']}"
-    )
+    attempts = some(len(first.losses), "attempt")
+    return f"; {first.name} lost {attempts} before, the last because {first.losses[-1]['why']}"
 
 
 def _progress(counts: Mapping[TaskState, int], state: JobState) -> list[str]:
@@ -301,12 +296,9 @@ def _progress(counts: Mapping[TaskState, int], state: JobState) -> list[str]:
     if state is not JobState.RUNNING or whole < 2:
         return []
     over = sum(counts.get(one, 0) for one in OVER)
-    parts = [
-        f"{runs} of {some(whole, 'task')} running",
-        f"{over} ended" * bool(over),
-        f"{waits} waiting" * bool(waits),
-    ]
-    return [", ".join(filter(None, parts))]
+    parts = [f"{runs} of {some(whole, 'task')} running"]
+    parts += [f"{over} ended"] * bool(over) + [f"{waits} waiting"] * bool(waits)
+    return [", ".join(parts)]
 
 
 def _ended(counts: Mapping[TaskState, int], ended: Sequence[Task]) -> list[str]:
@@ -318,9 +310,6 @@ def _ended(counts: Mapping[TaskState, int], ended: Sequence[Task]) -> list[str]:
     how = f"ended with exit code {first.exit_code}" if first.exit_code else VERBS[first.state]
     if first.detail and first.detail != how:
         how = f"{how}: {first.detail}"
-    share = (
-        []
-        if whole == 1
-        else [f"{number} of {some(whole, 'task')} {'canceled' if kind == {T.CANCELED} else 'failed'}"]
-    )
+    bad = "canceled" if kind == {T.CANCELED} else "failed"
+    share = [] if whole == 1 else [f"{number} of {some(whole, 'task')} {bad}"]
     return [*share, f"{first.name} {how}"]

@@ -275,9 +275,8 @@ def step_safely(service: Service, name: str) -> bool:
         observe("rainbow_step_seconds", "failed", time.monotonic() - began)
         if entry and service.faults.get(entry.id) != told:
             service.faults[entry.id] = told
-            expected = isinstance(fault, RainbowError) and not isinstance(
-                fault, PluginFault
-            )  # says all there is to say: where it was raised adds nothing
+            # one of ours says all there is to say: where it was raised adds nothing
+            expected = isinstance(fault, RainbowError) and not isinstance(fault, PluginFault)
             log.error("step-failed", cluster=name, fault=told, expected=expected, exc_info=not expected)
         return False
     if entry:

@@ -33,9 +33,8 @@ from rainbow.jobspec.sbatch.request import (
 )
 
 INDEX = "RAINBOW_ARRAY_INDEX"
-OF_THE_CALL = re.compile(
-    r"^#SBATCH\s(?:.*\s)?(--wait|-W|--test-only)\b", re.M
-)  # sbatch would not come back with a job
+# with these sbatch would not come back with a job
+OF_THE_CALL = re.compile(r"^#SBATCH\s(?:.*\s)?(--wait|-W|--test-only)\b", re.M)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,15 +163,7 @@ def words_of(said: str | None) -> str:
 
 
 LISTS = 39  # the version that took an environment as a list; none after 38 was tried on a live Slurm
-OPTIONAL_TEXTS = (
-    "comment",
-    "constraint",
-    "dependency",
-    "partition",
-    "output",
-    "error",
-    "input",
-)  # texts; "": not asked for
+OPTIONAL_TEXTS = ("comment", "constraint", "dependency", "partition", "output", "error", "input")  # "": not asked for
 
 
 def _same(names: str) -> dict[str, str]:
