@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rainbow.api.wire import QUERIES
@@ -40,3 +42,12 @@ def test_a_worker_is_shown_by_get_and_moved_by_post(api: Api) -> None:
 def test_an_account_is_named_as_the_document_says(api: Api) -> None:
     told = api.problem(400, "request-invalid", "PUT", "/v1/accounts/%C2%84", {}, ADMIN)
     assert told["detail"].startswith("an account is named by letters")
+
+
+def test_the_document_says_how_many_a_page_may_have(api: Api) -> None:
+    settings = api.service.settings
+    api.service.settings = replace(settings, limits=replace(settings.limits, listed=50))
+    operations = api.good("GET", "/openapi.json")["paths"]["/v1/jobs"]["get"]["parameters"]
+    assert [one["schema"]["maximum"] for one in operations if one["name"] == "limit"] == [50]
+    told = api.problem(400, "request-invalid", "GET", "/v1/jobs?limit=51", None, ADMIN)
+    assert told["detail"] == "limit must be between 1 and 50"
