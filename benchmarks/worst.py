@@ -9,16 +9,21 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import rainbow
 from benchmarks import clusters
 from benchmarks.clusters import asking, cores, named, nodes, slots
+from benchmarks.host import WHO, server
 from benchmarks.timing import heading, once, row
 from rainbow.graph import Cluster
 from rainbow.jobspec import Need, Request
-from rainbow.matching import backends
+from rainbow.matching import Occupancy, backends
+from rainbow.service.clusters.registration import register
+from rainbow.service.core.service import compile_all
 
 STRICT = 4_000  # nodes of 24 cores: 100,001 vertices
+TAKEN = 50  # requests
 HUNG, PACKAGES = 1_000, 200  # nodes with packages, named, and as many vertices without names beside them
 TOP = {"version": 1, "resources": {"w": {"type": "core"}}, "tasks": [{"command": ["true"], "resources": "w"}]}
 
@@ -28,6 +33,8 @@ def worst() -> None:
     heading("worst cases, ms", "case", "ms", "wanted")
     _strict()
     _nameless()
+    _taken()
+    _hung()
     _commands()
 
 
@@ -56,6 +63,33 @@ def _nameless() -> None:
     alone = _fresh(request, cluster)
     row("need by name", alone, "-")
     row("beside no names", _fresh(request, beside), f"2 x: {2 * alone:.1f}")
+
+
+def _taken() -> None:
+    """Fill nodes of which no two are alike; the rival are as many equal ones."""
+    for what, request in (("a core", asking(cores(1))), ("64 nodes", asking(nodes(64)))):
+        differ, equal = (_fill(request, clusters.listed(STRICT, differ=differ)) for differ in (True, False))
+        row(f"take {what}, differ", differ, f"as equal: {equal:.3f}")
+
+
+def _fill(request: Request, document: Any) -> float:
+    occupancy = Occupancy(rainbow.read_cluster(document))
+    occupancy.take(request)
+    return once(lambda: [occupancy.take(request) for _ in range(TAKEN)]) / TAKEN / 1e3
+
+
+def _hung() -> None:
+    """Compile a cluster of 1,000 listed nodes at a start, with a subsystem on all of them and without."""
+    edges = [{"source": f"n{i}", "target": "io"} for i in range(HUNG)]
+    hung = {"io": {"graph": {"nodes": {"io": {"metadata": {"type": "io"}}}, "edges": edges}}}
+    bare, with_io = (_started(subsystems) for subsystems in ({}, hung))
+    row("start, a subsystem", with_io, f"as without: {bare:.1f}")
+
+
+def _started(subsystems: Any) -> float:
+    with server() as service:
+        register(service, WHO, {"name": "oak", "graph": clusters.listed(HUNG), "subsystems": subsystems})
+        return once(lambda: compile_all(service.store, "index")) / 1e3
 
 
 def _commands() -> None:
