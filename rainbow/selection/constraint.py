@@ -199,10 +199,14 @@ class _Decision:
             Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
         )
 
+    def _evaluate(self, expression: Expression, rows: Rows, of: str) -> tuple[dict[int, Scalar], dict[int, str]]:
+        """Return the values, and why there is none where there is none."""
+        values, faults = self._variables.evaluate(expression, rows)
+        return values, {row: f"{of}: {fault.reason}" for row, fault in faults.items()}
+
     def _filter(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression = _expression(instruction)
-        values, faults = self._variables.evaluate(expression, rows)
-        dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
+        values, dropped = self._evaluate(expression, rows, expression.text)
         for row in [row for row, value in values.items() if value is not True]:
             if why := self._refusal(expression, row, values[row]):
                 dropped[row] = why
@@ -224,17 +228,15 @@ class _Decision:
         if lacking := expression.needs(self._variables.known):
             self._variables.compute(instruction.variable, {})
             return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
-        values, faults = self._variables.evaluate(expression, rows)
+        values, dropped = self._evaluate(expression, rows, instruction.variable)
         self._variables.compute(instruction.variable, values)
-        dropped = {row: f"{instruction.variable}: {fault.reason}" for row, fault in faults.items()}
         return _Outcome(_left(rows, dropped), values, dropped)
 
     def _sort(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression, note = self._sort_by(_expression(instruction))
         if expression is None:
             return _Outcome(rows, {}, {}, note)
-        values, faults = self._variables.evaluate(expression, rows)
-        dropped = {row: f"{expression.text}: {fault.reason}" for row, fault in faults.items()}
+        values, dropped = self._evaluate(expression, rows, expression.text)
         for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort requires a number, got {describe(values[row])}"
         left = list(_left(rows, dropped))  # by the sorts before, else by name, which a stable sort keeps among equals

@@ -70,13 +70,8 @@ def list_tokens(client: Client, output: str) -> None:
 def _row(one: dict[str, Any]) -> list[Any]:
     named = [one[key] for key in ("id", "kind", "name")]
     requestors = "any" if one["requestors"] is None else one["requestors"]
-    return [
-        *named,
-        printer.minute(one["expires_at"]),
-        printer.minute(one["revoked_at"]),
-        requestors,
-        one["clusters"],
-    ]
+    times = printer.minute(one["expires_at"]), printer.minute(one["revoked_at"])
+    return [*named, *times, requestors, one["clusters"]]
 
 
 @token.command()
