@@ -16,9 +16,9 @@ from typing import Any
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.load_based import classic_counts, settings
 from rainbow.scheduling.load_based.class_queues import Queue
-from rainbow.scheduling.load_based.rebalance import newest
+from rainbow.scheduling.load_based.rebalance import given_back, units
 from rainbow.scheduling.load_based.settings import Classes, Rebalance, check_settings, read_classes
-from rainbow.scheduling.snapshot import GangView, JobView
+from rainbow.scheduling.snapshot import GangView, JobView, RunView
 from tests.conformance import Comparison, rows
 
 OBSERVED = 8  # a list of outcomes this long was cut
@@ -146,14 +146,14 @@ def _timer(row: Row, spread: float) -> tuple[bool, float | None]:
 
 def _victims(row: Row, classes: Classes, name: str, most: int) -> list[str]:
     """Choose among the tasks the original finds: it looks classes up by what the map says, back for four hours."""
-    ages = [
-        (-age, f"{job['id']}:r{k}")
+    runs = [
+        RunView(f"{job['id']}:r{k}", f"{job['id']}:r{k}", name, 0, {}, -age)
         for job in row["jobs"]
         if classes.of(job["r"]) == name
         for k, age in enumerate(job.get("ages", [0] * job["run"]))
         if age <= REMEMBERED
     ]
-    return newest(ages, most)
+    return [task for unit in given_back(units(runs, len), most) for task in unit.tasks]
 
 
 def _scenario(table: Row) -> Row:

@@ -12,23 +12,13 @@ need    workers a class is entitled to, has tasks for, and found nowhere idle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rainbow.scheduling.interface import Stop
 from rainbow.scheduling.load_based.class_queues import Queue
 from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
 from rainbow.scheduling.snapshot import Placement, RunView
-
-
-def newest(running: Iterable[tuple[float, str]], most: int) -> list[str]:
-    """Name the tasks that were started last, from (started, task); equal starts by name.
-
-    >>> newest([(1.0, "a"), (3.0, "b"), (2.0, "c")], 2)
-    ['b', 'c']
-    """
-    return [task for _, task in sorted(running, key=lambda run: (-run[0], run[1]))[: max(0, most)]]
-
 
 WHY = "RebalanceRequested"
 
