@@ -61,9 +61,9 @@ def test_every_command_is_where_the_table_says(name: str) -> None:
 
 
 INSIDE = """
-from rainbow.cli.main import COMMANDS, Commands
+from rainbow.cli.main import COMMANDS, LazyCommands
 import click, sys
-of = Commands()[sys.argv[1]]
+of = LazyCommands()[sys.argv[1]]
 print(*sorted(of.commands) if isinstance(of, click.Group) else ())
 """
 

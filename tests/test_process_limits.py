@@ -154,7 +154,7 @@ import pathlib, subprocess, sys
 from rainbow.agent.executors import cgroups
 name, bomb = sys.argv[1:]
 folders = {kind: base / name for kind, base in cgroups.bases_here().items()}
-group = cgroups.Group(folders, {"memory": 0, "cores": 1, "pids": 12})
+group = cgroups.ControlGroup(folders, {"memory": 0, "cores": 1, "pids": 12})
 try:
     with group.inside():
         bombs = subprocess.Popen([sys.executable, "-c", bomb], stdout=subprocess.PIPE)
