@@ -17,7 +17,7 @@ from typing import Any
 from rainbow.errors import JobspecError
 from rainbow.jobspec.request import Array, Numbers, Request, TaskSpec
 
-MOST_ELEMENTS = 1_000_000  # elements
+MOST_ELEMENTS = 1_000_000
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _AT_ONCE = re.compile(r"(.*?)(?:%([0-9]{1,9}))?", re.DOTALL | re.ASCII)
 INDEX = "{index}"

@@ -20,9 +20,8 @@ from rainbow.store import clusters
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import jobs, states, tasks
 
-FEW_CLUSTERS = (
-    32  # clusters that a statement names one by one; more are one parameter, which costs nothing to compile
-)
+# clusters that a statement names one by one; more are one parameter, which costs nothing to compile
+FEW_CLUSTERS = 32
 
 
 def _among(connection: sa.Connection, column: sa.Column[str], ids: Collection[str]) -> sa.ColumnElement[bool]:

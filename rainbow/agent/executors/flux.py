@@ -33,7 +33,7 @@ PHASES: Mapping[str, Phase] = {
 }
 CLASSES = {"DEPEND": "dependency", "PRIORITY": "turn", "SCHED": "room"}  # of what has no reason of its own
 NEVER_RAN = -128  # the code of a job that was canceled before it began
-MOST_NODES = 1_000_000  # nodes
+MOST_NODES = 1_000_000
 
 
 class Flux:

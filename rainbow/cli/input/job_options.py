@@ -295,7 +295,7 @@ def _must_be_there(there: bool, word: str) -> None:
         raise click.UsageError(f"file {word!r} not found; to submit a command, put it after --")
 
 
-MOST_KEYS = 5  # keys
+MOST_KEYS = 5
 
 
 def check(jobspec: str | dict[str, Any], of: str = "") -> None:

@@ -16,9 +16,8 @@ from rainbow.scheduling.qos import Limit, Owner, Rules
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 
 CORE = "core"
-MOST_COUNTED_FOR = (
-    1_000  # jobs that wait for limits and are told how much is in use: of more the number is not kept up to date
-)
+# jobs that wait for limits and are told how much is in use: of more the number is not kept up to date
+MOST_COUNTED_FOR = 1_000
 SLACK = 1e-6
 Gang = tuple[str, int]
 

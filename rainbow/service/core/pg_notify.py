@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 CHANNEL = "rainbow"
-RETRY_INTERVAL = (
-    1.0  # seconds before a lost connection is tried again, and between two times that signs of life are stored
-)
+# seconds before a lost connection is tried again, and between two times that signs of life are stored
+RETRY_INTERVAL = 1.0
 MISSED = 5  # of these until it is looked what another process has left undone
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 BOOKINGS = 20  # in one message

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from rainbow.service.placement.candidates import ReachableClusters
 
 
-MOST_VERDICTS = 200_000  # verdicts
+MOST_VERDICTS = 200_000
 MOST_TEXTS = 2_000
 LONGEST = 20_000  # characters of a jobspec whose reading is remembered
-MOST_SHOWN = (
-    16  # candidates and refusals of which a submit says all there is; of the others it says how many they are
-)
+# candidates and refusals of which a submit says all there is; of the others it says how many they are
+MOST_SHOWN = 16
 
 
 class Match:
