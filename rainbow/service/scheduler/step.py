@@ -21,6 +21,7 @@ import structlog
 
 from rainbow.errors import PolicyError, ValueRefused
 from rainbow.scheduling import (
+    Keeps,
     Plan,
     Reserve,
     Resume,
@@ -93,10 +94,10 @@ def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> Non
     service.tell(mirror.entry.id)
 
 
-def empty_for_maintenance(service: Service, mirror: Mirror) -> bool:
+def empty_for_maintenance(service: Service, mirror: Mirror, record: ClusterRecord) -> bool:
     """End what still runs on workers whose maintenance has begun and asks for that; return whether anything did."""
     now, entry = service.clock(), mirror.entry
-    if not mirror.booked:
+    if not (mirror.booked and isinstance(policies.get(record.policy), Keeps)):
         return False
     with service.store.read() as connection:
         begun = [
@@ -216,7 +217,7 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
     elif not away and move_to_sooner(service, mirror):
         wrote = True
     wrote = recall(service, mirror, record) or wrote
-    wrote = empty_for_maintenance(service, mirror) or wrote
+    wrote = empty_for_maintenance(service, mirror, record) or wrote
     return stop_the_overdue(service, mirror) or wrote
 
 
