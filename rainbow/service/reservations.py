@@ -101,8 +101,7 @@ def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[
         record = visible_cluster(connection, who, name)
         found = _visible(connection, who, record, reservation_id)
     told = _shown(service, record, found)
-    owns = who.admin or record.id in who.secrets
-    may_end = owns or (not found.maintenance and who.speaks_for(record.id, found.requestor))
+    may_end = who.owns(record.id) or (not found.maintenance and who.speaks_for(record.id, found.requestor))
     if found.end <= service.clock() or not may_end:
         return told
     with mirrored(service, service.entry(record)) as mirror:
@@ -131,7 +130,7 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
 
 
 def _owner(who: Caller, record: ClusterRecord, asked: str | None, login: str | None) -> str:
-    if who.admin or record.id in who.secrets:
+    if who.owns(record.id):
         return asked or login or "operator"
     return requestor_of(asked, who.submits[record.id], login)
 
@@ -230,9 +229,7 @@ def _must_end(frozen: Frozen, held: Placement, begin: float) -> Iterator[str]:
     """Yield the tasks that may still run when space is to be free, on workers that have too little beside them."""
     still = [run for run in frozen.view.runs if not run.until or run.until > begin]
     left = {worker: Counter(frozen.placing.capacity.get(worker, {})) for worker in held}
-    left[""] = Counter(frozen.view.consumables)
-    for run in frozen.view.runs:
-        left[""].update(run.placement.get("", {}))
+    left[""] = Counter(frozen.view.outside())
     for run in still:
         for worker in run.placement.keys() & left.keys():
             left[worker].subtract(run.placement[worker])
@@ -302,7 +299,7 @@ def _note(
     """Keep who did it, and tell it as an event."""
     now, facts = service.clock(), {"requestor": one.requestor, "start": one.start, "end": one.end}
     was, becomes = (facts, None) if before else (None, facts)
-    caller = who.called(record.id) if who.admin or record.id in who.secrets else f"requestor {one.requestor}"
+    caller = who.called(record.id) if who.owns(record.id) else f"requestor {one.requestor}"
     events.add_change(connection, record.id, Change(now, caller, f"reservation {one.id}", was, becomes))
     events.add(connection, now, record.id, "reservation", cluster=record.name, id=one.id, state=state)
 

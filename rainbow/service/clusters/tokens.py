@@ -115,7 +115,7 @@ def _tell(connection: sa.Connection, record: CredentialRecord, now: float, what:
 
 
 def _shown(record: CredentialRecord, names: Mapping[str, str], who: Caller | None = None) -> dict[str, Any]:
-    seen = [each for each in record.clusters if who is None or who.admin or each in who.secrets]
+    seen = [each for each in record.clusters if who is None or who.owns(each)]
     return {
         "id": record.id,
         "kind": record.kind,

@@ -58,13 +58,17 @@ class Caller:
         """Say who this is to a cluster, without saying a credential."""
         return "admin" if self.admin else f"secret {self.ids[cluster_id]}"
 
+    def owns(self, cluster_id: str) -> bool:
+        """Return whether the caller has a cluster's secret, or all of them."""
+        return self.admin or cluster_id in self.secrets
+
     def sees(self, cluster_id: str) -> bool:
         """Return whether a cluster exists for this caller."""
-        return self.admin or cluster_id in self.secrets or cluster_id in self.submits
+        return self.owns(cluster_id) or cluster_id in self.submits
 
     def speaks_for(self, cluster_id: str, requestor: str) -> bool:
         """Return whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
-        if self.admin or cluster_id in self.secrets:
+        if self.owns(cluster_id):
             return True
         allowed = self.submits.get(cluster_id)
         return allowed is None or requestor in allowed
@@ -171,7 +175,7 @@ def visible_cluster(connection: sa.Connection, who: Caller, name: str) -> Cluste
 def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRecord:
     """Return a cluster whose secret the caller has; Forbidden for those who only may submit to it."""
     record = visible_cluster(connection, who, name)
-    if not who.admin and record.id not in who.secrets:
+    if not who.owns(record.id):
         raise Forbidden(f"the secret of cluster {name} is required")
     return record
 
