@@ -1,10 +1,12 @@
-"""A cache bounded by the number of its entries: the least recently used one goes first."""
+"""What is kept while it is used: a cache that forgets the least recently used, and a list in which little changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from itertools import compress, count
+from operator import is_not
+from typing import Any, Generic, TypeVar, overload
 
 
 class Same:
@@ -68,3 +70,50 @@ class LruCache(Generic[K, V]):
     def __len__(self) -> int:
         """How many values are kept."""
         return len(self._kept)
+
+
+MOST_OTHERS = 64  # places in which an overlay differs from its base; with more it gets a base of its own
+
+
+class Overlay(Sequence[V]):
+    """A tuple in which few places hold others; the next one is made without a look at the rest."""
+
+    __slots__ = ("_base", "_others")
+
+    def __init__(self, base: Iterable[V], others: Mapping[int, V] | None = None) -> None:
+        self._base = base if isinstance(base, tuple) else tuple(base)
+        self._others = others or {}
+
+    def with_others(self, others: Mapping[int, V]) -> Overlay[V]:
+        """Return a list with others at some places."""
+        made = Overlay(self._base, {**self._others, **others})
+        return made if len(made._others) <= MOST_OTHERS else Overlay(made)
+
+    def __len__(self) -> int:
+        """As many as the base has."""
+        return len(self._base)
+
+    @overload
+    def __getitem__(self, at: int) -> V: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[V]: ...
+    def __getitem__(self, at: int | slice) -> V | Sequence[V]:
+        """Return what is at a place, or at some."""
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        at = at + len(self) if at < 0 else at
+        return self._others[at] if at in self._others else self._base[at]
+
+    def __iter__(self) -> Iterator[V]:
+        """Yield each."""
+        whole = [*self._base]
+        for at, one in self._others.items():
+            whole[at] = one
+        return iter(whole)
+
+    def differing(self, other: Sequence[Any]) -> Iterator[int]:
+        """Yield the places at which another list of this length holds another object."""
+        if isinstance(other, Overlay) and other._base is self._base:
+            among = self._others.keys() | other._others.keys()
+            return (at for at in sorted(among) if self[at] is not other[at])
+        return compress(count(), map(is_not, self, other))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
+from rainbow.lru_cache import Overlay
 from rainbow.matching import candidates_of, candidates_without, totals_on
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.count_arrays import Catalogue
@@ -160,11 +161,11 @@ def test_many_clusters_are_answered_as_one_by_one_in_any_order(drawn, request, c
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=SLOW)
 def test_a_list_with_some_other_clusters_is_answered_as_one_by_one(drawn, changes, requests, chance):
     index, alone = IndexBackend(), IndexBackend()
-    clusters = [strategies.cluster(*drawn[k % len(drawn)], name=f"c{k:02}") for k in range(20)]
+    clusters = Overlay(strategies.cluster(*drawn[k % len(drawn)], name=f"c{k:02}") for k in range(20))
     for at, *other in [(0, *drawn[0]), *changes]:
-        clusters[at] = strategies.cluster(*other, name=f"c{at:02}")
+        clusters = clusters.with_others({at: strategies.cluster(*other, name=f"c{at:02}")})
         for request in chance.sample(requests, chance.randint(1, len(requests))):
-            found = index.match_all(request, tuple(clusters))
+            found = index.match_all(request, clusters)
             assert [one.matched for one in found] == [alone.match(request, each).matched for each in clusters]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.service import Service
+from rainbow.service.core import service as core
 from rainbow.service.placement import candidates, ledger
 from rainbow.service.placement.candidates import SNAPSHOT_LASTS, StatesRead, revision_of
 from rainbow.service.placement.match_cache import MOST_SHOWN
@@ -257,6 +258,11 @@ def test_graphs_that_change_one_after_the_other_are_those_that_are_matched(
         assert {name["cluster"] for name in matched["refusals"]} == {
             name for k, name in enumerate(NAMES) if service.catalogue[name].cluster.totals["node"] < 4
         }
+    monkeypatch.setattr(core, "MOST_REPLACED", 1)
+    for at in (13, 14):  # more than the catalogue knows of itself
+        api.good("PUT", f"/v1/clusters/c{at}/graph", sized(MANY), clusters[at].secret)
+    matched = api.good("POST", "/v1/match", jobspec(4), token)
+    assert {"c13", "c14"} <= {name["cluster"] for name in matched["refusals"]}
     api.good("POST", "/v1/clusters/c5:drain", None, clusters[5].secret)
     api.good("PUT", "/v1/clusters/c5/graph", sized(80), clusters[5].secret)
     found = api.good("POST", "/v1/match", jobspec(1), token)["candidates"]

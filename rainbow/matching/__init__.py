@@ -57,7 +57,7 @@ def match(
 
     Without a budget the default number of steps ends a search, whatever time they take.
     """
-    chosen, given = backends.get(backend), clusters if isinstance(clusters, list | tuple) else list(clusters)
+    chosen, given = backends.get(backend), clusters if isinstance(clusters, Sequence) else list(clusters)
     if not isinstance(chosen, MatchesAll):
         return [_of(chosen.match(request, cluster), cluster) for cluster in _ordered(given)]
     found = chosen.match_all(request, given, budget)

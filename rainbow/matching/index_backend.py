@@ -48,6 +48,7 @@ class PreparedCluster:
     """What the index keeps of a cluster: its root, and the verdicts that are its own."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.mark = object()
         self.hides_names = hides_names(cluster)
         self.rooted: ClusterClass = cluster_class_of(cluster, root_of(cluster))
         self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
@@ -277,9 +278,10 @@ class Verdicts(Sequence[Verdict]):
         places = np.flatnonzero(self._holds == OPEN).tolist()
         return self._index.decide(self._question.request, self._catalogue.clusters, places, self._budget)
 
-    def name(self, place: int) -> str:
-        """Return the name of a cluster."""
-        return self._catalogue.clusters[place].name
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the clusters."""
+        return self._catalogue.names
 
     @cached_property
     def standing(self) -> Sequence[Mapping[str, int] | None]:
@@ -356,7 +358,8 @@ class Some(Sequence[Verdict]):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the clusters."""
-        return tuple(map(self._verdicts.name, self._places.tolist()))
+        every = self._verdicts.names
+        return every if len(self) == len(every) else tuple(map(every.__getitem__, self._places.tolist()))
 
     @cached_property
     def totals(self) -> Sequence[Mapping[str, int]]:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import compress, count, groupby
-from operator import attrgetter, is_, is_not
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache
+from rainbow.lru_cache import LruCache, Overlay
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun
@@ -293,15 +293,15 @@ class Division(NamedTuple):
 
 
 MOST_CHANGED = 16  # places in which a catalogue may differ from the one it is made of
-MOST_BEFORE = 8
 MOST_DIVISIONS = 64  # more are divided anew
+FEW_ROOTS = 16  # roots that are put into one batch with those that come after
 
 
-class Before(NamedTuple):
-    """The answers of a catalogue of before, and the places that are others in the next."""
+class Known(NamedTuple):
+    """What was answered, by place, and what marked the clusters then."""
 
-    holds: LruCache[bytes, NDArray[np.int8]]
-    changed: NDArray[np.intp]
+    marks: Overlay[object]
+    holds: NDArray[np.int8]
 
 
 P = TypeVar("P", bound="Prepared")
@@ -313,77 +313,81 @@ class Prepared(Protocol):
     hides_names: bool
     rooted: ClusterClass
     is_plain: bool
+    mark: object  # another of every other
 
 
 class Catalogue(Generic[P]):
     """The clusters of one list; a list with another cluster in it is another catalogue."""
 
     def __init__(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], P]) -> None:
-        self._given = clusters if isinstance(clusters, tuple) else list(clusters)  # the caller's list may grow
-        self.clusters = sorted(clusters, key=attrgetter("sort_key"))
-        self.compiled = [compiled(cluster) for cluster in self.clusters]
+        self._given = clusters if isinstance(clusters, Overlay) else Overlay(clusters)  # the caller's list may grow
+        self.clusters = Overlay(sorted(clusters, key=attrgetter("sort_key")))
+        self.compiled = Overlay(compiled(cluster) for cluster in self.clusters)
+        self._marks = Overlay(one.mark for one in self.compiled)
         self._divided: dict[bool, list[Division]] = {}
-        self._holds: LruCache[bytes, NDArray[np.int8]] = LruCache(MOST_ANSWERS)
-        self._before: tuple[Before, ...] = ()  # the catalogues it was made of, the last first
+        self._known: LruCache[bytes, Known] = LruCache(MOST_ANSWERS)  # one with those made of this catalogue
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
         """Return whether the catalogue was made of just these clusters."""
-        if clusters is self._given:
-            return True
-        return len(clusters) == len(self._given) and all(map(is_, clusters, self._given))
+        return clusters is self._given or (
+            len(clusters) == len(self._given) and next(self._given.differing(clusters), None) is None
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the clusters, the same of a catalogue made of this one."""
+        return tuple(cluster.name for cluster in self.clusters)
 
     def with_others(self, clusters: Sequence[Cluster], compiled: Callable[[Cluster], P]) -> Catalogue[P] | None:
         """Return the catalogue of a list in order of name that has other clusters in few places; None of others."""
-        if not isinstance(clusters, tuple) or len(clusters) != len(self.clusters):
+        if not isinstance(clusters, Overlay) or len(clusters) != len(self.clusters):
             return None
-        changed = list(compress(count(), map(is_not, clusters, self.clusters)))
-        if len(changed) > MOST_CHANGED or any(clusters[at].name != self.clusters[at].name for at in changed):
+        changed = list(islice(self._given.differing(clusters), MOST_CHANGED + 1))
+        if len(changed) > MOST_CHANGED or any(self.clusters[at] is not self._given[at] for at in changed):
             return None
-        made = copy(self)
-        made._given, made.clusters, made.compiled = clusters, list(clusters), [*self.compiled]
-        for at in changed:
-            made.compiled[at] = compiled(clusters[at])
-        made._holds = LruCache(MOST_ANSWERS)
-        made._before = (Before(self._holds, np.array(changed, dtype=np.intp)), *self._before[: MOST_BEFORE - 1])
-        divided = {asks: made._divided_again(known, asks) for asks, known in self._divided.items()}
+        if any(clusters[at].name != self.clusters[at].name for at in changed):
+            return None
+        made, others = copy(self), {at: clusters[at] for at in changed}
+        made._given, made.clusters = clusters, self.clusters.with_others(others)
+        made.compiled = self.compiled.with_others({at: compiled(one) for at, one in others.items()})
+        made._marks = self._marks.with_others({at: made.compiled[at].mark for at in changed})
+        divided = {asks: made._divided_again(known, asks, changed) for asks, known in self._divided.items()}
         made._divided = {asks: known for asks, known in divided.items() if len(known) <= MOST_DIVISIONS}
         return made
 
-    def _divided_again(self, known: Sequence[Division], asks_names: bool) -> list[Division]:
-        """Return batches without the places that have changed, and those of these."""
-        kept, changed = [], self._before[0].changed
+    def _divided_again(self, known: Sequence[Division], asks_names: bool, changed: list[int]) -> list[Division]:
+        """Return batches without the places that have changed, and those of these and of batches of few."""
+        kept, others = [], set(changed)
+        as_before = np.ones(len(self.clusters), dtype=bool)
+        as_before[changed] = False
         for batch, rows, places in known:
-            same = ~np.isin(places, changed)
-            if same.any():
+            same = as_before[places]
+            if np.count_nonzero(same) > FEW_ROOTS:
                 kept.append(Division(batch, rows[same], places[same]))
-        return [*kept, *self._divide(asks_names, changed.tolist())]
+            else:
+                others |= set(places[same].tolist())
+        return [*kept, *self._divide(asks_names, sorted(others))]
 
     def forget(self) -> None:
         """Forget every answer."""
-        self._holds.clear()
-        self._before = ()
+        self._known.clear()
 
     def holds(self, question: Query, budget: Budget) -> NDArray[np.int8]:
         """Return by place whether the cluster holds the request: 1, 0, or OPEN where no batch decides it in time."""
-        known = self._holds.get(question.request.key)
-        if known is None:
-            known, is_whole = self._ask(question, Meter(budget.clock, budget.query))
-            if is_whole:
-                self._holds.put(question.request.key, known)
-        return known
+        known = self._known.get(question.request.key)
+        if known is not None and known.marks is self._marks:
+            return known.holds
+        found, is_whole = self._ask(question, Meter(budget.clock, budget.query), known)
+        if is_whole:
+            self._known.put(question.request.key, Known(self._marks, found))
+        return found
 
-    def _known_before(self, key: bytes) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-        """Return the answers of a catalogue before, and the places that are to be asked yet."""
-        todo = np.zeros(len(self.clusters), dtype=bool)
-        for holds, changed in self._before:
-            todo[changed] = True
-            if (found := holds.get(key)) is not None:
-                return np.where(todo, np.int8(OPEN), found), todo
-        return np.full(len(self.clusters), OPEN, dtype=np.int8), ~np.zeros_like(todo)
-
-    def _ask(self, question: Query, meter: Meter) -> tuple[NDArray[np.int8], bool]:
-        """Ask batch after batch; return whether there was time for all of them."""
-        answers, todo = self._known_before(question.request.key)
+    def _ask(self, question: Query, meter: Meter, known: Known | None) -> tuple[NDArray[np.int8], bool]:
+        """Ask batch after batch what is not known; return whether there was time for all of them."""
+        todo = np.full(len(self.clusters), known is None)
+        if known is not None:
+            todo[list(known.marks.differing(self._marks))] = True
+        answers = np.where(todo, np.int8(OPEN), known.holds if known else np.int8(OPEN))
         if not question.by_kinds or question.names_workers:
             return answers, True
         for batch, rows, places in self.divisions(question.asks_names):

@@ -126,6 +126,35 @@ class RegisteredCluster:
     drained: bool = False  # takes nothing new until it is reinstated
 
 
+MOST_REPLACED = 64  # changes that a catalogue knows of itself
+
+
+class CompiledClusters(dict[str, RegisteredCluster]):
+    """Compiled clusters by name; replaced whole, never changed. It knows how it came of those before."""
+
+    def __init__(self, entries: Mapping[str, RegisteredCluster]) -> None:
+        super().__init__(entries)
+        self._clusters = object()  # the same of all that have these clusters, whatever their graphs
+        self._changes = 0
+        self._last: tuple[str, ...] = ()
+
+    def with_entry(self, entry: RegisteredCluster) -> CompiledClusters:
+        """Return those with another one in its place, or one more."""
+        name, made = entry.cluster.name, CompiledClusters(self)
+        if name in self:
+            made._clusters, made._changes = self._clusters, self._changes + 1
+            made._last = (*self._last, name)[-MOST_REPLACED:]
+        made[name] = entry
+        return made
+
+    def replaced_since(self, before: CompiledClusters) -> set[str] | None:
+        """Return which are others than they were before; None of other clusters, or if that is too long ago."""
+        new = self._changes - before._changes
+        if self._clusters is not before._clusters or not 0 <= new <= len(self._last):
+            return None
+        return set(self._last[len(self._last) - new :])
+
+
 class ByCluster(dict[str, Value]):
     """State of the service by cluster id: what is of a cluster goes with it."""
 
@@ -149,7 +178,7 @@ class Service:
         self.heartbeats = Heartbeats(self.monotonic, clock)
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
-        self.catalogue: dict[str, RegisteredCluster] = {}  # by name; replaced whole, never changed
+        self.catalogue = CompiledClusters({})
         self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
         self.faults = ByCluster[str]()  # why a cluster's last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
@@ -164,7 +193,8 @@ class Service:
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
         found = compile_all(self.store, self.settings.backend)
-        self.catalogue = {name: entry_of(record, cluster) for name, (record, cluster) in found.items()}
+        made = {name: entry_of(record, cluster) for name, (record, cluster) in found.items()}
+        self.catalogue = CompiledClusters(made)
 
     def state(self, kind: type[State]) -> State:
         """Return the service's one object of a kind, made at its first use: every part keeps its own state so."""
@@ -222,13 +252,13 @@ class Service:
     def put_entry(self, entry: RegisteredCluster) -> None:
         """Let all see a cluster's new form, in one assignment."""
         with self.changing:
-            self.catalogue = {**self.catalogue, entry.cluster.name: entry}
+            self.catalogue = self.catalogue.with_entry(entry)
 
     def drop_entry(self, name: str) -> None:
         """Hide a cluster from all callers."""
         with self.changing:
             gone = self.catalogue.get(name)
-            self.catalogue = {key: entry for key, entry in self.catalogue.items() if key != name}
+            self.catalogue = CompiledClusters({key: one for key, one in self.catalogue.items() if key != name})
         if gone is not None:
             for kept in (self.faults, *self._states.values()):
                 if isinstance(kept, ByCluster):

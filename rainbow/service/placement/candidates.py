@@ -12,14 +12,13 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
 from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache, Same
+from rainbow.lru_cache import LruCache, Overlay, Same
 from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.service.core.access import Caller
-    from rainbow.service.core.service import RegisteredCluster, Service
+    from rainbow.service.core.service import CompiledClusters, RegisteredCluster, Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +260,8 @@ class ReachableClusters:
 
     def __init__(self, entries: Sequence[RegisteredCluster], drained: Sequence[RegisteredCluster] = ()) -> None:
         self.drained = tuple(drained)  # match a job, perhaps, and take none until they are reinstated
-        self.entries = tuple(sorted(entries, key=attrgetter("cluster.sort_key")))
-        self.clusters: tuple[Cluster, ...] = tuple(entry.cluster for entry in self.entries)
+        self.entries = Overlay(sorted(entries, key=attrgetter("cluster.sort_key")))
+        self.clusters: Overlay[Cluster] = Overlay(entry.cluster for entry in self.entries)
         self.allowed: LruCache[str, list[str]] = LruCache(MOST_REQUESTORS)  # requestor: clusters open to them
         self.regraphed: Mapping[str, str] = {}  # {name: id and revision} of those with others than `graphs` says
 
@@ -291,7 +290,7 @@ class ReachableClusters:
         """{name: id and revision}, as the ledger keeps it: a cluster that was registered again is another."""
         return DigestedText.of({entry.cluster.name: revision_of(entry) for entry in self.entries})
 
-    @property
+    @cached_property
     def graph_parts(self) -> dict[str, DigestedText]:
         """What the ledger keeps of the graphs: those of a reach before, and of which there are others since."""
         return {"graphs": self.graphs, **({"regraphed": DigestedText.of(self.regraphed)} if self.regraphed else {})}
@@ -301,10 +300,10 @@ class ReachableClusters:
         changed = {self.places.get(entry.cluster.name, -1): entry for entry in others}
         if any(at < 0 or _differ(self.entries[at], entry) for at, entry in changed.items()):
             return None
-        made, entries, its = copy(self), list(self.entries), list(self.clusters)
-        for at, entry in changed.items():
-            entries[at], its[at] = entry, entry.cluster
-        made.entries, made.clusters = tuple(entries), tuple(its)
+        made = copy(self)
+        made.entries = self.entries.with_others(changed)
+        made.clusters = self.clusters.with_others({at: entry.cluster for at, entry in changed.items()})
+        made.__dict__.pop("graph_parts", None)
         made.regraphed = {**self.regraphed, **{entry.cluster.name: revision_of(entry) for entry in others}}
         if len(made.regraphed) > FEW_CANDIDATES:
             made.__dict__.pop("graphs", None)
@@ -317,18 +316,16 @@ class Reaches(LruCache[Any, ReachableClusters]):
 
     def __init__(self) -> None:
         super().__init__(MOST_CALLERS)
-        self.before: LruCache[Any, tuple[Mapping[str, RegisteredCluster], ReachableClusters]] = LruCache(MOST_CALLERS)
+        self.before: LruCache[Any, tuple[CompiledClusters, ReachableClusters]] = LruCache(MOST_CALLERS)
 
-    def after(self, catalogue: Mapping[str, RegisteredCluster], whose: Any) -> ReachableClusters | None:
+    def after(self, catalogue: CompiledClusters, whose: Any) -> ReachableClusters | None:
         """Return what a caller reaches if nothing but graphs has changed since it was last asked; else None."""
         known, reach = self.before.get(whose) or (None, None)
-        if known is None or reach is None or list(known) != list(catalogue):  # a changed one keeps its place
+        if known is None or reach is None or (names := catalogue.replaced_since(known)) is None:
             return None
-        entries = catalogue.values()
-        others = list(compress(entries, map(is_not, entries, known.values())))
-        if len(others) > FEW_CANDIDATES or any(_differ(known[one.cluster.name], one) for one in others):
+        if any(_differ(known[name], catalogue[name]) for name in names):
             return None
-        return reach.with_graphs([entry for entry in others if entry.cluster.name in reach.places])
+        return reach.with_graphs([catalogue[name] for name in names if name in reach.places])
 
 
 def _differ(one: RegisteredCluster, other: RegisteredCluster) -> bool:
