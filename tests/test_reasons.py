@@ -45,6 +45,40 @@ def test_some_nodes_have_all_parts_and_fewer_than_wanted():
     assert found.text.endswith("only 2 have both 4 cores and 1 gpu; 5 have 4 cores, 6 have 1 gpu")
 
 
+PAIR = [{"type": "core"}, {"type": "memory", "count": 10, "unit": "GB"}]
+GPUS = [{"type": "core", "count": 2}, {"type": "gpu"}]
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "said"),
+    [
+        (
+            "cluster(node*2(core*4 memory:16GB))",
+            group("node", **{"with": [{"type": "slot", "replicas": 2, "with": PAIR}]}),
+            "found 0 of 1 node; requested 2 slots work with 1 core and 10 GB memory per node, the largest node has "
+            "room for 1",
+        ),
+        (
+            "cluster(node*2(core*4) node*3(gpu*1))",
+            group("slot", **{"with": GPUS}),
+            "found 0 of 1 slot work; no node has both 2 cores and 1 gpu; 2 have 2 cores, 3 have 1 gpu",
+        ),
+        (
+            "cluster(node*2(core*3 gpu*2) node*9(core*2))",
+            group("slot", replicas=3, **{"with": GPUS}),
+            "found 2 of 3 slots work; each takes 2 cores and 1 gpu",
+        ),
+        (
+            "cluster(node*3(socket*2(core*2 gpu*1)))",
+            group("node", **{"with": [{"type": "socket", "count": 3, "with": GPUS}]}),
+            "found 0 of 1 slot work; requested 3 sockets with 2 cores and 1 gpu per node, the largest node has 2",
+        ),
+    ],
+)
+def test_several_things_of_a_slot_are_counted_where_the_slot_is(shape, asked, said):
+    assert reason(cluster(shape), resources=asked).text == said
+
+
 @pytest.mark.parametrize(("asked", "nearest"), [("gc", "gcc"), ("cmak", "cmake"), ("zlb", "zlib")])
 def test_the_nearest_package_is_the_nearest_in_spelling(asked, nearest):
     need = [{"name": "spack", "field": "name", "match": asked}]

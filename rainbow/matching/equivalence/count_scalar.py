@@ -84,10 +84,10 @@ class ClassCounts:
         facts = [({"properties": kind.properties, "name": None, "rank": None}, many) for kind, many in kinds]
         return least_met(self.constraint, facts, self.meter)
 
-    def offering(self, part: Resource, child: Resource) -> int:
-        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+    def offering(self, kind: str, child: Resource) -> int:
+        """Return how many vertices of a type offer all of `child`, its needs aside."""
         tally = self.tally(needs=False)
-        states = [state for state in tally.of_type(part.type) if tally.below_one(child, state) >= child.count.min]
+        states = [state for state in tally.of_type(kind) if tally.below_one(child, state) >= child.count.min]
         return sum(tally.many[state] for state in states)
 
     def content(self, place: str, pool: Pool) -> int:

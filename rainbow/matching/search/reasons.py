@@ -42,8 +42,8 @@ class Counts(Protocol):
     def meeting(self, needs: tuple[Need, ...], type_: str) -> tuple[int, int, NearMiss | None]:
         """How many vertices of a type there are, how many meet all needs, and the nearest miss if none does."""
 
-    def offering(self, part: Resource, child: Resource) -> int:
-        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+    def offering(self, kind: str, child: Resource) -> int:
+        """Return how many vertices of a type offer all of `child`, its needs aside."""
 
     def workers(self) -> tuple[int, int]:
         """How many workers there are, and how many pass the constraint."""
@@ -151,7 +151,7 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
     elif place and not is_split:
         text += f"; requested {_units(part, slots)} per {place}, the largest {place} has {held}"
     if is_split:
-        text += f"; {_together(part, counts, most)}"
+        text += f"; {_together(part, place, most, slots, counts)}"
     if part is resource:
         return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted, most)
     return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, most, {"in": place})
@@ -164,13 +164,21 @@ def _held(part: Resource, place: str, most: int, counts: Counts) -> str:
     return in_words(exact, base_unit(measured)) if exact // factor == most and exact % factor else str(most)
 
 
-def _together(part: Resource, counts: Counts, most: int) -> str:
-    """Say that vertices have each of several things, and too few of them all."""
+def _together(part: Resource, place: str, most: int, slots: int, counts: Counts) -> str:
+    """Say that places have each of several things, and too few of them all."""
     every = [_units(child) for child in part.children]
-    all_of = f"{'both ' if len(every) == 2 else ''}{', '.join(every[:-1])} and {every[-1]}"
-    having = [(counts.offering(part, child), _units(child)) for child in part.children]
-    alone = ", ".join(f"{many} {'has' if many == 1 else 'have'} {units}" for many, units in having)
-    return f"{f'only {most}' if most else f'no {called(part)}'} {'have' if most > 1 else 'has'} {all_of}; {alone}"
+    all_of = f"{', '.join(every[:-1])} and {every[-1]}"
+    if most and place not in ("", CLUSTER):
+        largest = f"the largest {place} has {'room for ' * part.is_slot}{most}"
+        return f"requested {_units(part, slots)} with {all_of} per {place}, {largest}"
+    if most and part.is_slot:
+        return f"each takes {all_of}"
+    both = "both " if len(every) == 2 else ""
+    kind = (place or counts.worker_type) if part.is_slot else part.type
+    text = f"{f'only {most}' if most else f'no {kind}'} {'have' if most > 1 else 'has'} {both}{all_of}"
+    having = [(counts.offering(kind, child), _units(child)) for child in part.children if child.type != kind]
+    alone = ", ".join(f"{many} {'has' if many == 1 else 'have'} {units}" for many, units in having if many)
+    return f"{text}; {alone}" if alone else text
 
 
 def _incomparable(part: Resource, counts: Counts) -> Reason | None:

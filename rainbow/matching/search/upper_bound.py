@@ -343,10 +343,10 @@ class VertexCounts:
         """Return which part of the constraint fewest workers satisfy, in words."""
         return least_met(self.constraint, [(self.layout.facts(i), 1) for i in self.layout.workers], self.meter)
 
-    def offering(self, part: Resource, child: Resource) -> int:
-        """Return how many vertices of `part` offer all of `child`, its needs aside."""
+    def offering(self, kind: str, child: Resource) -> int:
+        """Return how many vertices of a type offer all of `child`, its needs aside."""
         bound, wanted = self._bound(True, needs=False), child.count.min
-        places = self.layout.by_type.get(part.type, [])
+        places = self.layout.by_type.get(kind, [])
         open_ones = (i for i in places if self.layout.worker[i] not in self.taken.barred)
         return sum(1 for i in open_ones if bound.available(child, i, i + 1, enough=wanted) >= wanted)
 
