@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 import rainbow
 from rainbow.cli.main import COMMANDS, main
+from tests.conftest import grid, jobspec
 
 HEAVY = ("networkx", "numpy", "scipy", "jsonschema", "sqlalchemy", "flask", "rainbow.matching", "rainbow.service")
 STARTED = """
@@ -33,6 +36,17 @@ def test_what_starts_a_server_does_not_import_the_client_of_one() -> None:
     done = subprocess.run(
         [sys.executable, "-c", started, "serve", "--help"], capture_output=True, text=True, check=True
     )
+    assert done.stderr.split() == []
+
+
+def test_a_match_on_files_imports_no_client_of_a_server(tmp_path: Path) -> None:
+    started = STARTED.replace(repr(HEAVY), repr(("httpx", "rainbow.client", "networkx", "sqlalchemy")))
+    graph, asked = tmp_path / "oak.json", tmp_path / "job.json"
+    graph.write_text(json.dumps(grid(2, 2)))
+    asked.write_text(json.dumps(jobspec(1)))
+    command = [sys.executable, "-c", started, "match", "--graph", str(graph), str(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "yes" in done.stdout
     assert done.stderr.split() == []
 
 

@@ -86,11 +86,16 @@ _registration = [
 ]
 
 
-def with_tokens(command: Callable[..., Any], *, and_secret: bool = False) -> Callable[..., Any]:
-    """Give the command a `client` that asks with submit tokens; `and_secret`: with that of its `cluster`, too."""
+def with_tokens(command: Callable[..., Any], *, and_secret: bool = False, alone_by: str = "") -> Callable[..., Any]:
+    """Give the command a `client` that asks with submit tokens; `and_secret`: with that of its `cluster`, too.
+
+    None where the parameter `alone_by` is given: then no server is asked, and what would ask one is not imported.
+    """
 
     @functools.wraps(command)
     def run(url: str | None, credentials: Path, token: Sequence[str], token_file: Path | None, **rest: Any) -> Any:
+        if rest.get(alone_by):
+            return command(None, **rest)
         saved = _saved(credentials)
         words = [word for one in token for word in one.replace(",", " ").split()]
         words = words or lines(token_file)

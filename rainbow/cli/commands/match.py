@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,9 @@ DEFAULT_BACKEND = "index"
     help="Match without a server, against this graph file or every cluster in this directory. Repeatable.",
 )
 @printer.output_option
-@with_tokens
+@partial(with_tokens, alone_by="graphs")
 def match(
-    client: Client,
+    client: Client | None,
     given: Given,
     clusters: tuple[str, ...],
     selector: str | None,
@@ -65,7 +66,7 @@ def match(
     With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
     """
     draw = draw_explained if explain else draw_match
-    if graphs:
+    if client is None:
         if selector or selector_options:
             raise click.UsageError("--selector cannot be used with --graph: selection runs on the server")
         among_files = _named(files.clusters_of(graphs), clusters)
@@ -129,7 +130,8 @@ def local_answer(
 def _down(clusters: Iterable[Cluster]) -> Iterator[str]:
     """Say which clusters' graphs have nodes that are down: matching asks what the whole cluster can hold."""
     for one in clusters:
-        if down := sum("unavailable" in vertex["metadata"] for _, vertex in one.graph.nodes(data=True)):
+        entries = zip(one.outline.fields, one.outline.many, strict=True)
+        if down := sum(many for fields, many in entries if "unavailable" in fields.metadata):
             yield f"{one.name}: counted {some(down, 'unavailable node')} as if available"
 
 
