@@ -22,6 +22,7 @@ from rainbow.scheduling.priority.items import items
 from rainbow.scheduling.priority.job_order import ordered, prioritise
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import ResourceLines
+from rainbow.scheduling.priority.queue import Row
 from rainbow.scheduling.resource_timeline import Profile
 from tests.dispatching import Job, job_view, make_view, replay, run_view
 from tests.priority_views import NOW, PES, QUOTAS, bookings, durations, promised, starts, views
@@ -246,7 +247,7 @@ def test_24_and_25_work_is_bounded_and_every_gang_has_one_verdict(view):
     prioritise(waiting, NOW, given_, [0.0] * len(waiting))
     lines = ResourceLines(view, given_, {e.name: e for item in waiting for e in item.environments}.values())
     assigner = Assigner(lines, given_, {})
-    outcomes = Dispatch(view, given_, lines, assigner).run(ordered(waiting))
+    outcomes = Dispatch(view, given_, lines, assigner).run(Row(ordered(waiting)))
     verdicts = Counter(outcome.verdict for outcome in outcomes)
     assert sorted(o.item.place for o in outcomes) == sorted(item.place for item in waiting)
     # a category is refused at most once for now and once for ever

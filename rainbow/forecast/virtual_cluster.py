@@ -32,7 +32,7 @@ from rainbow.scheduling import (
     traits_of,
 )
 from rainbow.scheduling.interface import cluster_index_of
-from rainbow.scheduling.snapshot import Placement
+from rainbow.scheduling.snapshot import Placement, Rows
 
 
 class Lengths(Protocol):
@@ -93,12 +93,13 @@ class VirtualCluster:
     def view(self) -> View:
         """Freeze it."""
         by_progress = self._sees_all
-        runs = self.census.runs.values()
+        runs, jobs = self.census.runs.values(), self.jobs.values()
+        waiting = Rows(lambda: [job for job in jobs if job.gangs], len(self.census.jobs))
         return replace(
             self._view,
             now=self.now,
             workers=tuple(self.census.workers.values()),
-            jobs=tuple(self.jobs.values() if by_progress else [job for job in self.jobs.values() if job.gangs]),
+            jobs=tuple(jobs) if by_progress else waiting,
             runs=tuple(self._aged(run) for run in runs) if by_progress else tuple(runs),
             memory=self.memory,
             promises=self.promises,

@@ -99,6 +99,7 @@ class ClusterIndex:
         self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
         self.gangs: Counter[str] = Counter()  # that wait, by requestor
         self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
+        self.changed: dict[str, None] | None = None  # jobs put or dropped since a policy has looked; None: none looks
         self.notes: dict[Any, Any] = {}  # what a policy has worked out of this cluster and may use again
         self._places: dict[str, int] = {}
         self._holders: dict[str, Counter[str]] = {}  # worker → tasks by requestor
@@ -226,6 +227,8 @@ class ClusterIndex:
 
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has nothing to start."""
+        if self.changed is not None:
+            self.changed[job_id] = None
         job = self.jobs.pop(job_id, None)
         if job is not None:
             self._count_job(job, -1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rainbow.jobspec.request import HIGHEST, LOWEST
+from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from rainbow.state_machine import WorkerState
@@ -27,6 +28,32 @@ def asked_priority(attributes: Mapping[str, Any]) -> int:
 
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}
+Item = TypeVar("Item")
+
+
+class Rows(Sequence[Item], Generic[Item]):
+    """A row of a view, written out when all of it is read: a census does not pay for that."""
+
+    def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
+        self._write = write
+        self._length = length
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return tuple(self._write())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, k: int) -> Item: ...
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Item]: ...
+    def __getitem__(self, k: int | slice) -> Item | Sequence[Item]:
+        return self._items[k]
 
 
 # ── what a policy sees ──────────────────────────────────────────────────────────────────────────────────────

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rainbow.scheduling.interface import Free, View, Wait
 from rainbow.scheduling.priority.config.settings import CONSERVATIVE, FCFS, GRID_ENGINE, most_reservations
@@ -23,12 +26,15 @@ from rainbow.scheduling.priority.model import Item, SlotAssignment
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.endless_tasks import SomeDay
 from rainbow.scheduling.priority.placement.lines import ResourceLines
-from rainbow.scheduling.priority.promises import Entered
+from rainbow.scheduling.priority.promises import Entered, Key, key_of
+from rainbow.scheduling.priority.queue import Row
 from rainbow.scheduling.priority.reasons import FITS, KEPT, MAINTENANCE, Ahead, Explainer, Reasons
 from rainbow.scheduling.priority.suspension import suspended_spots
 
 STARTED, RESERVED, REFUSED, BEHIND, LIMITED, FAULTY = "started", "reserved", "refused", "behind", "limited", "faulty"
 
+FEW = 100  # items that are looked at one by one sooner than in arrays
+BLOCK = 256  # items that are compared with refusals at once at first, then twice as many each time
 MOST_ANSWERS = 100_000  # answers of workers in one run; what is refused after that is told shortly
 
 
@@ -57,6 +63,12 @@ class Refusals:
         """Return whether this is refused, as less was."""
         at = bisect_right(self.counts, count) - 1
         return at >= 0 and self.durations[at] <= duration
+
+    def covering(self, counts: NDArray[np.float64], durations: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return of many whether they are refused."""
+        at = np.searchsorted(self.counts, counts, side="right") - 1
+        found: NDArray[np.bool_] = (at >= 0) & (np.array(self.durations)[at] <= durations)
+        return found
 
     def add(self, count: int, duration: float) -> None:
         """Note what is refused, if nothing covers it."""
@@ -114,18 +126,56 @@ class Dispatch:
         if self.lines.queues:
             self._sort_out()
 
-    def run(self, ordered: Sequence[Item]) -> list[Outcome]:
+    def run(self, row: Row) -> list[Outcome]:
         """Decide about every item, best first; in a quiet plan one that earlier refusals cover has no outcome."""
         stops = self.settings["compat"] == GRID_ENGINE
-        passes, promised = self.brief and not stops and self.entered is None, {one.job for one in self.view.promises}
-        for k, item in enumerate(ordered):
-            if passes and self._covered(item) and not self._may_promise(item) and item.job.id not in promised:
+        passes, promised = self.brief and not stops and self.entered is None, {one.key for one in self.view.promises}
+        for k, item in enumerate(row.items):
+            if passes and not self.heads and not self._may_reserve() and len(row) - k > FEW:
+                self._start_more(row, k, promised)
+                break
+            if passes and self._covered(item) and not self._may_promise(item) and key_of(item) not in promised:
                 continue
             if stops and (k or not self._may_reserve()) and self._full():
-                self.outcomes.extend(Outcome(left, BEHIND) for left in ordered[k:])
+                self.outcomes.extend(Outcome(left, BEHIND) for left in row.items[k:])
                 break
             self.outcomes.append(self._decide(item))
         return self.outcomes
+
+    def _start_more(self, row: Row, at: int, promised: set[Key]) -> None:
+        """Decide about what is left when no more times are promised: what may start, and what was promised before."""
+        self._refuse_least(row, at)
+        unseen = promised.difference(key_of(outcome.item) for outcome in self.outcomes)
+        told = {k for k in range(at, len(row)) if key_of(row.items[k]) in unseen} if unseen else set[int]()
+        for until in (*sorted(told), len(row)):
+            for k in self._uncovered(row, at, until):
+                if not self._covered(row.items[k]):
+                    self.outcomes.append(self._decide(row.items[k]))
+            if until in told:
+                self.outcomes.append(self._decide(row.items[until]))
+            at = until + 1
+
+    def _refuse_least(self, row: Row, at: int) -> None:
+        """Refuse all of a family, one of which was refused, if workers lack even the least that any of it asks."""
+        for family, known in self.refusals.items():
+            own = np.flatnonzero(row.columns[0, at:] == family)
+            if not len(own):
+                continue
+            counts, durations = row.columns[1:, at:][:, own].min(axis=1).tolist()
+            least = replace(row.items[at + int(own[0])], counts=(int(counts),), duration=durations)
+            if not known.cover(int(counts), durations) and self.assigner.lacks(least):
+                known.add(int(counts), durations)
+
+    def _uncovered(self, row: Row, at: int, until: int) -> Iterator[int]:
+        """Yield the places of items that no refusal of the moment covers, block by block."""
+        size = BLOCK
+        while at < until:
+            block = row.columns[:, at : min(at + size, until)]
+            free = np.ones(block.shape[1], bool)
+            for family, known in self.refusals.items():
+                free &= (block[0] != family) | ~known.covering(block[1], block[2])
+            yield from (np.flatnonzero(free) + at).tolist()
+            at, size = at + size, 2 * size
 
     def _decide(self, item: Item) -> Outcome:
         if item.asks.fault or self._limited(item):

@@ -21,18 +21,18 @@ MOST_NAMES = 100_000  # names that are kept from plan to plan
 
 def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
     """Return every waiting gang, in order of submission."""
-    noted, known = _noted(view, settings), environments(settings)
+    found, known = noted(view, settings), environments(settings)
     kept = {reservation.id: reservation for reservation in view.reservations}
     made: list[Item] = []
-    before, noted.of_job = noted.of_job, {}
+    before, found.of_job = found.of_job, {}
     for job in view.jobs:
         own = before.get(job.id)
         if own is None or own[0].job is not job:
-            own = [*_items(view, settings, job, known, kept, noted.names)]
+            own = [*_items(view, settings, job, known, kept, found.names)]
             if not own or own[0].asks.reservation or own[0].asks.fault:
                 made += own
                 continue
-        noted.of_job[job.id] = own
+        found.of_job[job.id] = own
         made += own
     for place, item in enumerate(made):
         item.place = place
@@ -52,16 +52,22 @@ class Noted:
     of_job: dict[str, list[Item]] = field(default_factory=dict)
 
 
-def _noted(view: View, settings: Mapping[str, Any]) -> Noted:
+def noted(view: View, settings: Mapping[str, Any]) -> Noted:
     """Return what is noted with the census of a quiet view; of another view there is nothing yet."""
     before: Noted | None = view.census.notes.get(Noted) if view.quiet and view.census is not None else None
     same = before and before.settings is view.settings and before.hosts == view.hosts
     if before and same and len(before.names.numbers) < MOST_NAMES:
         return before
-    noted = Noted(view.settings, view.hosts, Names(bool(settings["queues"] or settings["quotas"])))
+    found = Noted(view.settings, view.hosts, Names(bool(settings["queues"] or settings["quotas"])))
     if view.quiet and view.census is not None:
-        view.census.notes[Noted] = noted
-    return noted
+        view.census.notes[Noted] = found
+    return found
+
+
+def items_of(view: View, settings: Mapping[str, Any], job: JobView, names: Names) -> Iterator[Item]:
+    """Yield the items of one job; their places are given later."""
+    kept = {reservation.id: reservation for reservation in view.reservations}
+    return _items(view, settings, job, environments(settings), kept, names)
 
 
 def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:

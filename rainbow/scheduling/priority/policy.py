@@ -21,12 +21,12 @@ from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings, in_base_units
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
-from rainbow.scheduling.priority.job_order import first_of_all, ordered, prioritise, tickets
+from rainbow.scheduling.priority.job_order import first_of_all, late_first, ordered, prioritise, rank, tickets
 from rainbow.scheduling.priority.model import Item, SlotAssignment, owners, read_asks
-from rainbow.scheduling.priority.order import late_first, rank
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import CLUSTER, ResourceLines
 from rainbow.scheduling.priority.promises import Entered, are_made, in_danger, key_of, renewed
+from rainbow.scheduling.priority.queue import Row, keep_queue, kept_queue
 from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.share_tree import counted, expected, lengths
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
@@ -65,7 +65,8 @@ def remembered(
             if outcome.verdict == STARTED and outcome.grant is not None:
                 kept[outcome.item.gang.tasks[0]] = _where(outcome.grant)
         memory["running"] = kept
-    suspended = {run.task for run in view.runs} & set(view.memory.get("suspended", []))
+    before = view.memory.get("suspended")
+    suspended = {run.task for run in view.runs}.intersection(before) if before else set()
     suspended |= {order.task for order in held if isinstance(order, Suspend)}
     suspended -= {order.task for order in held if isinstance(order, Resume)}
     return {**memory, "suspended": sorted(suspended)} if suspended else memory
@@ -93,46 +94,56 @@ class Run:
 def dispatch(view: View) -> Run:
     """Decide about everything that waits; again, with promised space entered first, if a promise is in danger."""
     settings = in_base_units(check_settings(view.settings), view.units)
-    waiting = items(view, settings)
-    memory = _prioritise(view, waiting, settings)
-    since = rank(view, waiting, settings)
-    order, first = _in_order(view, waiting, settings)
-    memory |= {"first": first} if first else {}
-    run = _dispatched(view, settings, order, (), memory)
-    if view.promises and are_made(settings) and (danger := _in_danger(run, waiting)):
-        run = _dispatched(view, settings, order, danger, memory)
-        if not {one.key for one in _in_danger(run, waiting)} <= {one.key for one in danger}:
-            run = _dispatched(view, settings, order, view.promises, memory)
-    if sum(outcome.verdict == STARTED for outcome in run.outcomes) < len(order):  # else the queue is empty now
+    row, memory, since = _in_order(view, settings)
+    run = _dispatched(view, settings, row, (), memory)
+    if view.promises and are_made(settings) and (danger := _in_danger(run, row)):
+        run = _dispatched(view, settings, row, danger, memory)
+        if not {one.key for one in _in_danger(run, row)} <= {one.key for one in danger}:
+            run = _dispatched(view, settings, row, view.promises, memory)
+    if sum(outcome.verdict == STARTED for outcome in run.outcomes) < len(row):  # else the queue is empty now
         memory |= since
     return run
 
 
 def _dispatched(
-    view: View, settings: Mapping[str, Any], order: list[Item], entered: Sequence[Promise], memory: dict[str, Any]
+    view: View, settings: Mapping[str, Any], row: Row, entered: Sequence[Promise], memory: dict[str, Any]
 ) -> Run:
     """Try what waits, in order, with some promised space entered first."""
     if entered and view.free is not None:
         view.free.begin()  # what the run before has taken is free again
     lines = ResourceLines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-    kept = Entered.of(lines, settings, order, entered) if entered else None
-    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept).run(order), memory)
+    kept = Entered.of(lines, settings, row.items, entered) if entered else None
+    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept).run(row), memory)
 
 
-def _in_danger(run: Run, waiting: list[Item]) -> list[Promise]:
+def _in_danger(run: Run, row: Row) -> list[Promise]:
     """Return the promises that a run does not keep."""
     starts = {
         key_of(one.item): one.grant.start for one in run.outcomes if one.grant is not None and not one.grant.after
     }
-    return list(in_danger(starts, waiting, run.lines.view.promises))
+    promises = run.lines.view.promises
+    waiting = {key_of(item) for item in row.of({one.job for one in promises})}
+    return list(in_danger(starts, waiting, promises))
 
 
-def _in_order(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> tuple[list[Item], dict[str, Any]]:
-    """Return items as they are tried, and which was put first for its age; an order has `starve` for that."""
+def _in_order(view: View, settings: Mapping[str, Any]) -> tuple[Row, dict[str, Any], dict[str, Any]]:
+    """Return what waits as it is tried, what is to be remembered, and what more if some of it still waits then.
+
+    An order has `starve` for the job that would be put first for its age.
+    """
     patience = 0.0 if settings["order"] or settings["compat"] == GRID_ENGINE else settings["patience"]
-    order, first = first_of_all(ordered(waiting), view.now, patience, view.memory.get("first", {}))
-    return late_first(order, view.now, settings["starve"]), first
+    before = view.memory.get("first", {})
+    if (queue := kept_queue(view, settings)) is not None:
+        row, first = queue.led(view.now, patience, before)
+        return row, {"first": first} if first else {}, {}
+    waiting = items(view, settings)
+    memory = _prioritise(view, waiting, settings)
+    since, found = rank(view, waiting, settings), ordered(waiting)
+    keep_queue(view, settings, found)
+    found, first = first_of_all(found, view.now, patience, before)
+    row = Row(late_first(found, view.now, settings["starve"]))
+    return row, memory | ({"first": first} if first else {}), since
 
 
 def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,12 +208,8 @@ class Priority:
         """Return (job, number of its gang) of what waits and can start at all, in the order in which it is tried."""
         own = own_view(view)
         settings = in_base_units(check_settings(own.settings), own.units)
-        waiting = items(own, settings)
-        _prioritise(own, waiting, settings)
-        rank(own, waiting, settings)
-        return [
-            (item.job.id, item.gang.number) for item in _in_order(own, waiting, settings)[0] if not item.asks.fault
-        ]
+        row = _in_order(own, settings)[0]
+        return [(item.job.id, item.gang.number) for item in row.items if not item.asks.fault]
 
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""

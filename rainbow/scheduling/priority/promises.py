@@ -10,7 +10,7 @@ higher POSIX priority. What is late even then is broken: something took its spac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -95,13 +95,12 @@ class Entered:
         return SlotAssignment(start, end, len(spots), (), one.booking, item.environments[0], spots)
 
 
-def in_danger(starts: Mapping[Key, float], waiting: Iterable[Item], promises: Iterable[Promise]) -> Iterator[Promise]:
+def in_danger(
+    starts: Mapping[Key, float], waiting: Collection[Key], promises: Iterable[Promise]
+) -> Iterator[Promise]:
     """Yield the promises to what waits that a run does not keep; `starts`: what it starts or reserves."""
-    promises = tuple(promises)
-    jobs = {one.job for one in promises}
-    known = {key_of(item) for item in waiting if item.job.id in jobs}
     for one in promises:
-        if one.key in known and not starts.get(one.key, inf) <= one.start + GRACE:
+        if one.key in waiting and not starts.get(one.key, inf) <= one.start + GRACE:
             yield one
 
 

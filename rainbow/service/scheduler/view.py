@@ -7,13 +7,13 @@ progress, the cost of each run so far, and the nodepools that workers name. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING
 
 from rainbow.jobspec.request import OF_ITS_OWN
-from rainbow.lazy import cached_property
 from rainbow.scheduling import JobProgress, JobView, ReservationView, RunProgress, RunView, View, traits_of
+from rainbow.scheduling.snapshot import Rows
 from rainbow.service.accounts.quality import rules_of
 from rainbow.service.accounts.ranks import members_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from rainbow.store.reservations import ReservationRecord
 
 
-Item = TypeVar("Item")
-
-
 @dataclass(frozen=True, slots=True)
 class Frozen:
     """A view, and the mirror it is a view of: nobody changes that while a plan is made and carried out."""
@@ -53,31 +50,6 @@ class Frozen:
     def placing(self) -> MatcherCache:
         """The matcher's answers, for callers that ask about more."""
         return self.mirror.placing
-
-
-class Rows(Sequence[Item], Generic[Item]):
-    """A row of a view, written out when all of it is read: a census does not pay for that."""
-
-    def __init__(self, write: Callable[[], Iterable[Item]], length: int) -> None:
-        self._write = write
-        self._length = length
-
-    @cached_property
-    def _items(self) -> tuple[Item, ...]:
-        return tuple(self._write())
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Item]:
-        return iter(self._items)
-
-    @overload
-    def __getitem__(self, k: int) -> Item: ...
-    @overload
-    def __getitem__(self, k: slice) -> Sequence[Item]: ...
-    def __getitem__(self, k: int | slice) -> Item | Sequence[Item]:
-        return self._items[k]
 
 
 def take_snapshot(service: Service, mirror: Mirror) -> Frozen | None:

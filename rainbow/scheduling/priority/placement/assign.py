@@ -69,14 +69,23 @@ class Assigner:
         self.tight = self.tight or found is None
         return found
 
+    def lacks(self, item: Item) -> bool:
+        """Return whether the workers together have too little now, in each environment of an item."""
+        return all(self._lacks(item, environment) for environment in item.environments)
+
     def _hopeless(self, item: Item, environment: Environment) -> bool:
-        """Return whether the workers together have too little now: one look in place of one at each of them."""
+        """Return whether one look at all workers together saves one at each of them."""
+        if self._arrays(item, environment) and len(admissible(environment.rule, item.counts)) == 1:
+            return False  # asking for the one count is as cheap
+        return self._lacks(item, environment)
+
+    def _lacks(self, item: Item, environment: Environment) -> bool:
         counts = admissible(environment.rule, item.counts)
         if not counts or item.asks.reservation or self.settings["consumables"]:
             return not counts  # other lines, or amounts that are not taken by every slot
-        if self._arrays(item, environment):  # where one count is possible, asking for it is as cheap
+        if self._arrays(item, environment):
             end = self.now + item.duration
-            return len(counts) > 1 and self._matrix.short(*self._asked(item, environment, counts[0]), self.now, end)
+            return self._matrix.short(*self._asked(item, environment, counts[0]), self.now, end)
         workers, end = self.lines.reachable(item, environment).workers, self.now + item.duration
         for group in item.groups:
             least = counts[0] if len(item.groups) == 1 else group.least
