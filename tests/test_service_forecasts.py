@@ -72,6 +72,18 @@ def test_jobs_in_line_are_expected_one_after_the_other(oak: Cluster, clock: Cloc
     assert told[2]["typical"] is False
 
 
+def test_a_job_that_has_ended_is_told_so_while_the_last_forecast_still_knows_it(oak: Cluster) -> None:
+    oak.say("heartbeat")
+    runs, waits = submit(oak, 2)
+    oak.take()
+    forecast(oak.api)
+    for job in (runs, waits):
+        oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    told = eta(oak, waits)
+    assert (told["state"], told["how"], told["start"]) == ("CANCELED", "unknown", None)
+    assert told["text"] == "the job has ended: CANCELED"
+
+
 def test_a_cluster_that_schedules_for_itself_is_forecast_by_the_ends_of_what_it_has(
     oak: Cluster, clock: Clock
 ) -> None:

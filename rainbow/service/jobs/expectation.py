@@ -75,7 +75,8 @@ def whole(
     """Return when a job is expected, why that is unknown, and what it was told at first; `wait`: why it waits."""
     now = service.clock()
     told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
-    one = told.expected(record.id) if told else None
+    is_active = record.state in (JobState.WAITING, JobState.RUNNING)  # the last forecast still knows who has ended
+    one = told.expected(record.id) if told and is_active else None
     kept = statistics.eta_of(connection, record.id)
     waits = (record.wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
     found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
