@@ -135,6 +135,8 @@ def test_credentials_are_asked_for_before_the_body_is_read(served: Any) -> None:
     assert b"needs its credential in the header" in answered(send(port, large))
     huge = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {1 << 30}"
     assert b" 413 " in answered(send(port, huge, f"Authorization: Bearer {oak['token']}"))
+    for head in ("GET /livez HTTP/1.1\r\nHost: x", large):  # answered before the application is asked
+        assert b"x-request-id: mine\r\n" in answered(send(port, head, "X-Request-ID: mine", "Connection: close"))
 
 
 def test_body_that_does_not_come_in_time_is_408_with_and_without_a_credential(served: Any) -> None:

@@ -62,7 +62,9 @@ class HttpAnswer:
     parts: Iterable[bytes | Pause] | None = None
 
 
-LIVE = HttpAnswer(200, [(b"content-type", b"application/json"), (b"content-length", b"18")], b'{"status":"live"}\n')
+ID = b"x-request-id"  # of each answer; empty in what is ready before it is asked for
+JSON = [(b"content-type", b"application/json"), (b"content-length", b"18"), (ID, b"")]
+LIVE = HttpAnswer(200, JSON, b'{"status":"live"}\n')
 
 
 class Gone(Exception):
@@ -88,7 +90,7 @@ class Front:
         except Gone:
             pass
         except RainbowError as fault:
-            await _send(send, _refusal(fault))
+            await _send(send, _named(_refusal(fault), scope["headers"]))
 
     async def who(self, header: str) -> Caller | None:
         """Say who brings these credentials, if any of them is known."""
@@ -130,8 +132,7 @@ class HttpRequest:
         """Take all the steps."""
         scope = self._scope
         if scope["path"] == "/livez" and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
-            count("rainbow_requests", "200")
-            return await _send(self._send, LIVE)
+            return await _send(self._send, _named(LIVE, scope["headers"]))
         who = await self._who()
         body = await self._body(who)
         self._lane = self._front._lanes.of(scope["path"], who is not None and who.admin)
@@ -191,7 +192,7 @@ class HttpRequest:
         began, asked = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
         poll = polls.again(asked, began)
         if poll is not None and not await self._wait(poll.pause, poll.agent):
-            return await _send(self._send, self._named(poll.answer))
+            return await _send(self._send, _named(poll.answer, self._scope["headers"]))
         environ, waited = environment(self._scope, body), loop.time() - began if poll else 0.0
         while True:
             again = {**environ, "wsgi.input": BytesIO(body), WAITED: waited}
@@ -203,13 +204,6 @@ class HttpRequest:
             if pause is None or not await self._wait(pause, again.get(AGENT)):
                 return await _send(self._send, answer)
             waited = max(loop.time() - began, MOMENT)
-
-    def _named(self, answer: HttpAnswer) -> HttpAnswer:
-        """Return a remembered answer as the answer to this request."""
-        count("rainbow_requests", str(answer.status))
-        name = request_id(self._headers.get(b"x-request-id", b"").decode("latin-1")).encode()
-        headers = [(key, name if key == b"x-request-id" else value) for key, value in answer.headers]
-        return replace(answer, headers=headers)
 
     def _called(self, environ: dict[str, Any]) -> HttpAnswer:
         told: list[Any] = []
@@ -304,9 +298,15 @@ def _refusal(fault: RainbowError) -> HttpAnswer:
     """Write a problem of what never reached the application; the rest of its body is not read."""
     told = body_of(fault)
     body = json.dumps(told).encode()
-    count("rainbow_requests", str(told["status"]))
-    headers = {**headers_of(fault), "content-length": str(len(body)), "connection": "close"}
+    headers = {**headers_of(fault), "content-length": str(len(body)), "connection": "close", ID.decode(): ""}
     return HttpAnswer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
+
+
+def _named(answer: HttpAnswer, asked: Iterable[tuple[bytes, bytes]]) -> HttpAnswer:
+    """Return an answer that was ready as the answer to this request, with its id."""
+    count("rainbow_requests", str(answer.status))
+    name = request_id(dict(asked).get(ID, b"").decode("latin-1")).encode()
+    return replace(answer, headers=[(key, name if key == ID else value) for key, value in answer.headers])
 
 
 async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:
