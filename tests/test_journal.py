@@ -6,9 +6,13 @@ import os
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from rainbow.agent import Ended, Result, Run, open_executor
-from rainbow.agent.journal import Journal, take_folder
+from rainbow.agent.journal import Journal, faults_named, take_folder
 from rainbow.agent.messages import ended
+from rainbow.client.responses import Event
+from rainbow.errors import ConfigError, Unavailable
 from tests.agent_sites import PATH, Watched
 from tests.told import Told, offer, run_for, said
 
@@ -50,6 +54,18 @@ def test_events_not_told_before_the_kill_are_told_after_it(tmp_path: Path) -> No
     told = Told()
     run_for(told, 0.7, Watched(), Journal(tmp_path))
     assert said(told) == [("t", "exited")]
+
+
+def test_a_journal_that_cannot_be_written_or_read_says_what_to_do(tmp_path: Path) -> None:
+    full = Journal(tmp_path)
+    full._db.execute("PRAGMA max_page_count = 1")  # what a full disk is to SQLite
+    event: Event = {"task": "a", "attempt": 1, "event": "started", "detail": "x" * 10_000}
+    with pytest.raises(Unavailable, match=r"database or disk is full; mend that, and start"), faults_named(tmp_path):
+        full.tell(event)
+    full.close()
+    (tmp_path / "agent.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(ConfigError, match=r"is damaged: file is not a database; move"), faults_named(tmp_path):
+        Journal(tmp_path)
 
 
 def test_an_offer_not_accepted_before_the_kill_is_accepted_and_started_after_it(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ import socket
 import sqlite3
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rainbow.agent.executors.run import RunId
 from rainbow.agent.messages import run_id
 from rainbow.client import responses
-from rainbow.errors import Conflict
+from rainbow.errors import ConfigError, Conflict, Unavailable
 
 BLOCK = 2**20  # numbers of messages are reserved in blocks, so that not every message is a write
 
@@ -140,8 +141,22 @@ class _Together:
             self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: object, fault: object, at: object) -> None:
-        if self._ours:
+        if self._ours and self._db.in_transaction:  # SQLite itself rolls back where the disk is full
             self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+@contextmanager
+def faults_named(folder: Path) -> Iterator[None]:
+    """Say of a journal that cannot be written, or read, what helps; what it holds is whole, and tasks continue."""
+    path = folder / "agent.db"
+    try:
+        yield
+    except sqlite3.OperationalError as fault:
+        again = "start the agent again within its lease, and it finds its tasks"
+        raise Unavailable(f"cannot use {path}: {fault}; mend that, and {again}") from fault
+    except sqlite3.DatabaseError as fault:
+        lost = "move it away; tasks that the agent had are stopped and requeued"
+        raise ConfigError(f"{path} is damaged: {fault}; {lost}") from fault
 
 
 def take_folder(base: Path, called: str) -> tuple[Path, int]:

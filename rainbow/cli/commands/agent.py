@@ -21,7 +21,7 @@ from rainbow.agent.background_call import NOT_OURS
 from rainbow.agent.executors import cgroups, isolation
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.slurm.accounts import Identity
-from rainbow.agent.journal import Journal, take_folder
+from rainbow.agent.journal import Journal, faults_named, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
 from rainbow.cli.exit_codes import LACKING
@@ -180,24 +180,25 @@ def agent(
         policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
         client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
-    working = Agent(
-        client,
-        cluster,
-        open_executor(chosen, allowed(os.environ, pass_env), folder),
-        Journal(folder),
-        max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
-        workers=workers or None,
-        say=say,
-        measure=_load if report_load else None,
-        on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
-        processes_per_core=processes_per_core,
-    )
-    for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
-        signal.signal(number, lambda *_: working.stop())
-    say(f"agent {working.id} started for cluster {cluster}")
-    if told := _warning(chosen, identity, users):
-        say(told)
-    _work(working, cluster, _watch(client, cluster, look, working.speak_for, say) if register else None)
+    with faults_named(folder):
+        working = Agent(
+            client,
+            cluster,
+            open_executor(chosen, allowed(os.environ, pass_env), folder),
+            Journal(folder),
+            max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
+            workers=workers or None,
+            say=say,
+            measure=_load if report_load else None,
+            on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
+            processes_per_core=processes_per_core,
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
+            signal.signal(number, lambda *_: working.stop())
+        say(f"agent {working.id} started for cluster {cluster}")
+        if told := _warning(chosen, identity, users):
+            say(told)
+        _work(working, cluster, _watch(client, cluster, look, working.speak_for, say) if register else None)
 
 
 # surveys read graphs: an agent that makes none starts in half the time without them
