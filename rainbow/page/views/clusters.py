@@ -144,7 +144,7 @@ def _row(told: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 def _queue(name: str) -> dict[str, Any]:
     asked = {"state": JobState.WAITING, "cluster": name, "sort": "oldest"}
-    chosen = job_queries.job_filter(who(), asked, request.args.get("cursor"), PAGE + 1)
+    chosen = job_queries.job_filter(who(), asked, request.args.get("cursor") or None, PAGE + 1)
     found = job_queries.listing(service(), who(), chosen)
     more = found[PAGE - 1]["id"] if len(found) > PAGE else None
     following = f"/clusters/{quote(name, safe='')}?tab=queue&cursor={more}" if more else None

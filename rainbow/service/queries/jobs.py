@@ -6,6 +6,7 @@ policies that give them at no cost (`by_census`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit:
         raise RequestError(
             f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
         )
+    if cursor is not None and not re.fullmatch("[0-9a-f]{24}", cursor):
+        raise RequestError(f"unknown cursor {cursor[:40]!r}; give what a page said under next", pointer="/cursor")
     return Filter(
         clusters=who.visible,
         own=who.own,
