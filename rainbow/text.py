@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -79,6 +80,20 @@ def unread(at: str, key: Any, known: Iterable[str]) -> str:
     """Write the warning that a key (found at a pointer) is not read."""
     hint = meant(key, known)
     return f"{UNREAD}{at}{IGNORED}{hint and f'; {hint}'}"
+
+
+def as_json(value: object) -> str:
+    """Write a value as JSON does, if that is short; else say what it is.
+
+    >>> as_json(None), as_json(True), as_json({"a": None}), as_json([1])
+    ('null', 'true', 'an object', 'an array')
+    """
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "an array"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 LATEST = 253_402_300_799.0  # the last second of the year 9999, which is as far as RFC 3339 goes

@@ -25,6 +25,7 @@ def test_hostile_request_is_a_problem_and_stores_nothing(api: Api, oak: Cluster,
         body = bytes(range(256)) * case["bytes"]
     token = {"token": oak.token, "secret": oak.secret, "registration": REGISTRATION}[case["by"]]
     told = api.problem(case["status"], case["code"], case["method"], case["path"], body, token)
+    assert case.get("detail", told["detail"]) == told["detail"]
     for key in case.get("says", []):
         assert told.get(key) is not None, key
     assert stored(api) == before

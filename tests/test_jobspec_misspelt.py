@@ -70,7 +70,7 @@ FAULTY = [
     (
         "{resources: {r: {type: core}}, tasks: [{resources: r, command: [sleep, 5]}]}",
         "/tasks/0/command/1",
-        "command[1] must be string, not int",
+        "command[1] must be string, got 5; write it in quotes",
     ),
     (
         "{resources: {r: {type: core}}, tasks: [{resources: r, command: ['']}]}",

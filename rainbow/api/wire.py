@@ -19,6 +19,7 @@ from jsonschema.protocols import Validator
 from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import SCHEMAS
 from rainbow.errors import JobspecError, LimitError, RequestError, StateError
+from rainbow.jobspec.schema_validation import wrong_value
 from rainbow.jobspec.yaml_reader import Limits, load, step
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState
@@ -352,7 +353,8 @@ def _not_known(key: str, fault: ValidationError) -> str:
 def _said(fault: ValidationError) -> str:
     if ways := _ways(fault):
         return f"give {', or '.join(' and '.join(way) for way in ways)}"
-    message = fault.message
+    name = str(next(reversed(fault.absolute_path), "the body"))
+    message = wrong_value(name, fault) or fault.message
     return message if len(message) <= 200 else f"{message[:100]} ... {message[-90:]}"
 
 

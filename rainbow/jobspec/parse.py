@@ -14,7 +14,7 @@ from rainbow.jobspec.dialects.rfc14 import read_rfc14
 from rainbow.jobspec.request import Request
 from rainbow.jobspec.storable import sound
 from rainbow.jobspec.yaml_reader import Limits, Positions, load, step
-from rainbow.text import meant
+from rainbow.text import as_json, meant
 
 
 def jobspec_of(
@@ -54,7 +54,7 @@ def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None
     try:
         document = sound(loaded, limits)
         if not isinstance(document, Mapping):
-            raise JobspecError(f"a jobspec is a mapping, not {type(document).__name__}", pointer="")
+            raise JobspecError(f"a jobspec must be a mapping, got {as_json(document)}", pointer="")
         _check_resources(document)
         return replace(dialect_of(document)(document), document=source)
     except InputError as fault:

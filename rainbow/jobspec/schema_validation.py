@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.yaml_reader import step
-from rainbow.text import meant, shortened, unread
+from rainbow.text import as_json, meant, shortened, unread
 
 if TYPE_CHECKING:
     import jsonschema
@@ -115,10 +115,20 @@ def _words(fault: jsonschema.ValidationError) -> str:
     if fault.validator == "required":
         missing = [key for key in _values(fault) if key not in _mapping(fault.instance)]
         return f"missing key in {name}: {', '.join(missing)}"
-    if fault.validator == "type":
-        wanted = _values(fault)
-        return f"{name} must be {' or '.join(wanted)}, not {type(fault.instance).__name__}"
+    if told := wrong_value(name, fault):
+        return told
     return f"{name}: {fault.message[:200]}"
+
+
+def wrong_value(name: str, fault: jsonschema.ValidationError) -> str:
+    """Say that a value is of a wrong type, or none of those that may be; empty: something else is wrong."""
+    if fault.validator not in ("type", "enum"):
+        return ""
+    wanted, got = _values(fault), as_json(fault.instance)
+    if fault.validator == "enum":
+        return f"{name} must be one of {', '.join(map(as_json, wanted))}, got {got}"
+    is_bare = wanted == ["string"] and isinstance(fault.instance, (bool, int, float))
+    return f"{name} must be {' or '.join(wanted)}, got {got}{'; write it in quotes' * is_bare}"
 
 
 def _name(path: list[str | int]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rainbow.errors import JobspecError, LimitError
-from rainbow.jobspec.yaml_reader import Limits, Path, WrittenFloat, WrittenInt
+from rainbow.jobspec.yaml_reader import TOO_MUCH, Limits, Path, WrittenFloat, WrittenInt
 
 
 class _Dumper(yaml.SafeDumper):
@@ -141,7 +141,7 @@ class _Copying:
         for limit, found in (("values", self.values), ("depth", depth), ("size", self.size)):
             most = getattr(self.limits, limit)
             if found > most:
-                raise self._limit(f"more than {most} ({limit})", limit)
+                raise self._limit(f"{TOO_MUCH[limit]}; the limit is {most:,}", limit)
 
     def _fault(self, message: str) -> JobspecError:
         return JobspecError(message, pointer=str(self.path))

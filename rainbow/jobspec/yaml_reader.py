@@ -124,6 +124,9 @@ class Limits:
     key: int = 1_000  # characters: pointers repeat the keys on their way
 
 
+TOO_MUCH = {"size": "the texts are too long", "depth": "nested too deep", "values": "too many values"}
+
+
 def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
     """Read one YAML document; JobspecError or LimitError say where it goes wrong."""
     if len(text) > limits.size:
@@ -283,7 +286,7 @@ class _Building:
             most = getattr(self.limits, limit)
             if found > most:
                 raise LimitError(
-                    f"more than {most} ({limit}), aliases written out",
+                    f"{TOO_MUCH[limit]}, with aliases written out; the limit is {most:,}",
                     pointer=str(self.path),
                     **place(node),
                     limit=limit,

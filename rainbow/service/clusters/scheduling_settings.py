@@ -133,7 +133,8 @@ def _check_parts(body: Mapping[str, Any]) -> None:
 
 def _policy(name: Any) -> str:
     if not isinstance(name, str) or name not in policies:
-        raise PolicyError(f"unknown policy; available policies: {', '.join(policies.names())}", pointer="/policy")
+        known = ", ".join(policies.names())
+        raise PolicyError(f"unknown policy {str(name)[:40]}; available policies: {known}", pointer="/policy")
     return name
 
 
