@@ -229,6 +229,20 @@ def test_a_missing_duration_is_asked_for_in_words(api, oak):
     assert (told["detail"], told["pointer"]) == ("give duration, or start and end", "/duration")
 
 
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ("n[1-", "workers must be 1 to 10,000 names or a hostlist such as n[01-04], got n[1-"),
+        ("n[0-20000]", "workers must be 1 to 10,000 names or a hostlist such as n[01-04], got n[0-20000]"),
+        ("n[0-9]", "worker n2 not found"),
+    ],
+)
+def test_workers_of_a_maintenance_that_cannot_be_read_or_found_are_named(api, oak, clock, workers, said):
+    asked = {"workers": workers, "duration": 60}
+    told = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", asked, oak.secret)
+    assert (told["detail"], told["pointer"]) == (said, "/workers")
+
+
 def test_a_start_in_the_past_is_no_fault_of_form(api, oak, clock):
     asked = {**body(clock), "start": "1970-01-02T00:00:00Z"}
     told = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", asked, oak.token)

@@ -218,8 +218,8 @@ def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, s
     capacity = frozen.placing.capacity
     unknown = [name for name in names or () if name not in capacity]
     if not names or unknown:
-        named = f"there is no worker {unknown[0][:100]}" if unknown else f"name 1 to {MOST_WORKERS:,} workers"
-        raise ValueRefused(named, pointer="/workers")
+        told = f"workers must be 1 to {MOST_WORKERS:,} names or a hostlist such as n[01-04], got {wanted!s:.80}"
+        raise ValueRefused(f"worker {unknown[0][:100]} not found" if unknown else told, pointer="/workers")
     begin = frozen.view.now if start is None else start
     held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
     return Kept(held, begin, begin + seconds, ends=tuple(_must_end(frozen, held, begin)))
