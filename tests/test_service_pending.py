@@ -176,6 +176,8 @@ def test_suspended_job_says_so(api, oak):
     eta = api.good("GET", f"/v1/jobs/{job}/eta", None, oak.token)
     assert (eta["how"], eta["end"], eta["text"][:16]) == ("unknown", None, "1 task suspended")
     assert api.good("GET", f"/v1/jobs/{job}", None, oak.token)["eta"] is None
+    api.good("POST", f"/v1/jobs/{job}:resume", None, oak.token)
+    assert why(api, oak, job)["text"].endswith("or not resumed yet")
 
 
 @pytest.mark.parametrize("state", sorted(BOOKED | {TaskState.WAITING}))

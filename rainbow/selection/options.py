@@ -406,7 +406,8 @@ def _about_end(mode: str, before: _Before) -> Iterator[str]:
         yield f"{what} followed by last selects the most expensive cluster; use first for the cheapest"
     if mode != "last" and dearest_first:
         other = "sort_ascending" if last.kind == "sort_descending" else "sort_descending"
-        yield f"{what} followed by first selects the most expensive cluster; use {other} for the cheapest"
+        takes = "would select" if mode == "random" else "selects"
+        yield f"{what} followed by first {takes} the most expensive cluster; use {other} for the cheapest"
 
 
 # ── names ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from rich.console import Console
 from rainbow.cli.commands.jobs import draw_job, outcome
 from rainbow.cli.exit_codes import NO_CLUSTER_NOW, UNMATCHED, Exit
 from rainbow.cli.input import files
-from rainbow.cli.input.files import json_of, text_of
+from rainbow.cli.input.files import text_of, yaml_of
 from rainbow.cli.input.job_options import Given, JobCommand, Jobspec, check_files, job_options
 from rainbow.cli.output import printer, progress
 from rainbow.cli.output.columns import moment
@@ -82,7 +82,7 @@ def clusters_and_selector(command: Any) -> Any:
         click.option(
             "--selector-options",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="JSON file with the selector's options.",
+            help="YAML or JSON file with the selector's options.",
         ),
         click.option("--backend", help="How graphs are matched: index, networkx, ...; else as the server is set."),
     ]
@@ -105,7 +105,7 @@ def selector_given(name: str | None, options: Path | None) -> dict[str, Any] | N
     """Return the selector that the options of a command name; None: the server's."""
     if name is None and options is not None:
         raise click.UsageError("--selector-options requires --selector")
-    return {"name": name, **({"options": json_of(options)} if options else {})} if name else None
+    return {"name": name, **({"options": yaml_of(options)} if options else {})} if name else None
 
 
 @click.command(cls=JobCommand)

@@ -153,10 +153,8 @@ def _suspended(record: JobRecord, of: TasksInState, site: ClusterPresence) -> di
     if (wait := _silent(record, of, site)) is not None:
         return wait
     asked = record.suspended_at is not None
-    how = (
-        "suspended; resume the job with rainbow job resume" if asked else "held in place by the policy or at the site"
-    )
-    text = f"{some(of.number, 'task')} {how}"
+    how = "; resume the job with rainbow job resume" if asked else " by the policy or at the site, or not resumed yet"
+    text = f"{some(of.number, 'task')} suspended{how}"
     return _wait("suspended", text, record.suspended_at or of.since, tasks=of.number)
 
 
