@@ -193,8 +193,7 @@ def agent(
             on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
             processes_per_core=processes_per_core,
         )
-        for number in (signal.SIGTERM, signal.SIGINT):  # before it says that it works: who reads that may end it
-            signal.signal(number, lambda *_: working.stop())
+        _end_by_signal(working)  # before it says that it works: who reads that may end it
         say(f"agent {working.id} started for cluster {cluster}")
         if told := _warning(chosen, identity, users):
             say(told)
@@ -237,6 +236,11 @@ def _chosen(executor: str, mode: str | None, isolate: str, identity: str | None,
     if executor == SITE:
         return ",".join([f"{SITE}:{mode or SHARED}", identity or "self", *([str(users.resolve())] if users else [])])
     return APART if executor == "local" and isolate == "auto" else executor
+
+
+def _end_by_signal(working: Agent) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: working.stop())
 
 
 def _work(working: Agent, cluster: str, watch: ClusterWatch | None) -> None:
