@@ -22,8 +22,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks import viewers
+from benchmarks.crowd import VIEWERS, Crowd
 from benchmarks.served import Served, serving
-from benchmarks.viewers import Crowd
 from rainbow.cli.demo import examples
 from rainbow.cli.demo.processes import process, server
 from rainbow.client import Client
@@ -70,7 +70,7 @@ def large(folder: Path) -> Iterator[tuple[Served, Crowd]]:
     ids += [_submit(api, big.token, jobspec(), 60) for _ in range(2)]
     past.tasks_of(service.store, ids[-1], BARS, service.clock())
     past.jobs_like(service.store, ids[-2], ENDED, service.clock())
-    cookies = [sessions.begin(service, [ADMIN]).cookie for _ in range(viewers.VIEWERS)]
+    cookies = [sessions.begin(service, [ADMIN]).cookie for _ in range(VIEWERS)]
     decided = _submit(api, ADMIN, jobspec(), 60)
     service.close()
     tabs = [(f"/clusters/sequoia?tab={tab}", "sequoia") for tab in ("nodes", "queue", "timeline", "shares")]
@@ -113,11 +113,11 @@ def measured(page: Page, url: str, decided: str) -> Iterator[Row]:
     yield f"timeline of {BARS:,}: moved, p95 of a frame", _frames(page), 40, "ms"
 
 
-def watched(crowd: Crowd) -> Iterator[Row]:
+def watched(crowd: Crowd, server: Sequence[int]) -> Iterator[Row]:
     """Measure what a hundred viewers cost."""
     with ThreadPoolExecutor(1) as apart:  # Playwright has a loop of its own in this thread
-        told = apart.submit(asyncio.run, viewers.measured(crowd)).result()
-    name = f"{viewers.VIEWERS} viewers of {CLUSTERS:,} clusters"
+        told = apart.submit(asyncio.run, viewers.measured(crowd, server)).result()
+    name = f"{VIEWERS} viewers of {CLUSTERS:,} clusters"
     yield f"{name}: processor", told["cpu"], 10, "% of a core"
     yield f"{name}: fewer submits", told["submits"], 5, "%"
     yield f"{name}: agents and streams refused", told["refused"], 0, ""
@@ -261,7 +261,7 @@ def main(parts: Sequence[str] = PARTS) -> int:
                     rows += measured(page, url, crowd.pages[3][0])
                     page.context.close()
                 if "viewers" in parts:
-                    rows += watched(crowd)
+                    rows += watched(crowd, served.pids)
         browser.close()
     print("| what | measured | budget |\n|---|---|---|")
     for what, value, budget, unit in rows:

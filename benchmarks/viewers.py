@@ -1,257 +1,79 @@
 """A hundred viewers of a fleet: what they cost the server, its agents and those who submit.
 
-The processor's time is that of the threads that answer users. Agents have threads of their own, plans and forecasts
-too: these take several times as much, never the same twice, and viewers cause none of it.
+Short windows without viewers and with them follow each other in the order ABBA, so that what grows with the jobs in
+the store counts for both. Each pair says one difference; the median of these and its interval say whether it is one.
 
-The viewers do what `page.js` does: each keeps a stream open, asks for its page when the stream names a cluster of it,
-and again after CALM seconds, or when it was told to. Every cluster's agent waits for work meanwhile. Short windows
-without viewers and with them take the place of each other: in each, jobs are submitted at a steady pace, however long
-the answers take, and then as fast as the server answers several at once.
+The processor's time is that of the threads that answer users, while every cluster's agent waits for work and jobs are
+submitted at a steady pace. Agents have threads of their own, plans and forecasts too: these take several times as
+much, never the same twice, and viewers cause none of it.
+
+How many submits a server takes is counted while it has nothing else to do: no agents, and jobs that are held. It has
+a core to itself, and so have those who ask. On that core a small loop runs again and again, too: a virtual machine
+can be half as fast in one second as in the next, and counted by loops that could run, both are comparable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import statistics
 import time
-from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import cycle
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+import psutil
 from scipy.stats import binom
 
-VIEWERS = 100
-PACE, STEADY = 0.1, 5.0  # seconds between two submits, and of that part of a window
-AT_ONCE, FLAT_OUT = 4, 4.0  # submits that are under way together, and seconds of that part
+from benchmarks.crowd import ENDED, SPAWN, Crowd, Line, agents, apart, asking, viewers
+
+PACE, STEADY = 0.1, 5.0  # seconds between two submits, and of a window of these
+AT_ONCE, FLAT_OUT = 4, 8.0  # submits that are under way together, and seconds of a window of these
 PAIRS = 10  # windows of each kind
 OTHERS = ("scheduler", "forecaster", "agents")  # threads that answer no viewer
 LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
-WAIT, ENDED = 30, 2.0  # seconds that an agent waits for work; until what was begun has ended
 SETTLED = 4.0  # seconds more until viewers have what they asked for first, with viewers or without
-PAUSE, CALM = 2.0, 10.0  # seconds of page.js
+REST, LOOP = 0.02, 3_000  # seconds between two small loops, and rounds of one
+Tempo = Callable[[], tuple[float, ...]]  # seconds that small loops took, their number, seconds stolen from the core
 
 
-@dataclass
-class Crowd:
-    """Who asks: the server's port, the sessions of the viewers, what they look at, and what they were answered."""
-
-    port: int
-    cookies: Sequence[str]  # of a session for each viewer
-    token: str
-    secrets: dict[str, str]  # of each cluster whose agent waits
-    spec: dict[str, Any]
-    pages: Sequence[tuple[str, str]]  # (path, the cluster that it is about, or nothing)
-    statuses: Counter[str] = field(default_factory=Counter)
-    ages: list[float] = field(default_factory=list)  # seconds between two answers that a viewer could draw
-
-
-class Line:
-    """One connection that is kept open."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._ends: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self.told: dict[str, str] = {}  # headers of the last answer
-
-    async def ask(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> tuple[int, bytes]:
-        """Send a request and return the answer's status and body."""
-        try:
-            status, told = await self.head(await self.send(method, path, headers, body))
-        except (asyncio.IncompleteReadError, ConnectionError):  # the server hangs up after a while
-            self.close()
-            status, told = await self.head(await self.send(method, path, headers, body))
-        reader = self._reader
-        return status, await reader.readexactly(int(told.get("content-length", 0)))
-
-    async def send(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> asyncio.StreamReader:
-        """Send a request; the answer is the reader's."""
-        if self._ends is None:
-            self._ends = await asyncio.open_connection("127.0.0.1", self._port)
-        content = b"" if body is None else json.dumps(body).encode()
-        more = {"Host": "x", "Content-Length": str(len(content)), "Content-Type": "application/json", **headers}
-        head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{key}: {value}\r\n" for key, value in more.items())
-        self._ends[1].write(head.encode() + b"\r\n" + content)
-        return self._ends[0]
-
-    async def head(self, reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-        """Read the head of an answer."""
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        self.told = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
-        return int(lines[0].split()[1]), self.told
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._ends is not None:
-            self._ends[1].close()
-            self._ends = None
-
-    @property
-    def _reader(self) -> asyncio.StreamReader:
-        assert self._ends is not None
-        return self._ends[0]
-
-
-# ── who asks ──
-
-
-async def _agent(crowd: Crowd, name: str, secret: str, wait: float) -> None:
-    line, headers = Line(crowd.port), {"Authorization": f"Bearer {secret}"}
-
-    async def say(verb: str, **more: Any) -> dict[str, Any]:
-        status, told = await line.ask("POST", f"/v1/clusters/{name}/{verb}", headers, {"agent": "a", **more})
-        crowd.statuses[f"agent {status}"] += 1
-        return json.loads(told) if status == 200 else {}
-
-    await say("heartbeat", running=[])
-    while True:
-        tasks, wait = (await say("receive", wait=wait)).get("tasks"), WAIT
-        if not tasks:
-            continue
-        offered = [{"id": task["id"], "attempt": task["attempt"]} for task in tasks]
-        accepted = (await say("accept", tasks=offered)).get("accepted", [])
-        ended = {"event": "ended", "result": "exited", "exit_code": 0}
-        run = [task for task in tasks if task["id"] in accepted]
-        events = [{"task": task["id"], "attempt": task["attempt"], **ended} for task in run]
-        if events:
-            await say("events", events=events)
-
-
-async def _viewer(crowd: Crowd, number: int) -> None:
-    path, about = crowd.pages[number % len(crowd.pages)]
-    headers = {"Cookie": f"rainbow={crowd.cookies[number % len(crowd.cookies)]}", "Accept-Encoding": "gzip"}
-    stream, line = Line(crowd.port), Line(crowd.port)
-    due: asyncio.Queue[bool] = asyncio.Queue()
-    reader = await stream.send("GET", "/ui/events", headers)
-    status, _ = await stream.head(reader)
-    crowd.statuses[f"stream {status}"] += 1
-    looks = asyncio.create_task(_looks(crowd, line, path, headers, due))
-    try:
-        while status == 200 and (text := (await reader.readline()).decode()):
-            names = json.loads(text[6:]) if text.startswith("data: [") else []
-            if names and (not about or about in names or "*" in names):
-                due.put_nowait(True)
-    finally:
-        looks.cancel()
-        stream.close()
-        line.close()
-
-
-async def _looks(crowd: Crowd, line: Line, path: str, headers: dict[str, str], due: asyncio.Queue[bool]) -> None:
-    """Ask for a page when there is news, once more after that, and again when the server is too busy."""
-    seen, again = time.monotonic(), None
-    while True:
-        try:
-            is_news = await asyncio.wait_for(due.get(), again)
-        except TimeoutError:
-            is_news = False
-        while not due.empty():
-            due.get_nowait()
-        status, _ = await line.ask("GET", path, {**headers, "X-Live": "1"})
-        crowd.statuses[f"page {status}"] += 1
-        again = CALM if is_news else None
-        if status == 204:
-            again = float(line.told["retry-after"])
-        else:
-            crowd.ages.append(time.monotonic() - seen)
-            seen = time.monotonic()
-        await asyncio.sleep(PAUSE)
-
-
-async def _steadily(crowd: Crowd, names: Iterator[str]) -> list[float]:
-    """Submit at a steady pace, whatever the answers take; return the seconds of each."""
-    began, sent = time.monotonic(), []
-    for k in range(int(STEADY / PACE)):
-        await asyncio.sleep(max(0.0, began + k * PACE - time.monotonic()))
-        sent.append(asyncio.create_task(_submit(crowd, Line(crowd.port), next(names))))
-    took = await asyncio.gather(*sent)
-    await asyncio.sleep(max(0.0, began + STEADY - time.monotonic()))
-    return took
-
-
-async def _flat_out(crowd: Crowd, names: Iterator[str]) -> float:
-    """Submit as fast as several are answered at once; return how many in a second."""
-    began, many = time.monotonic(), 0
-
-    async def go() -> None:
-        nonlocal many
-        line = Line(crowd.port)
-        while time.monotonic() < began + FLAT_OUT:
-            await _submit(crowd, line, next(names), keep=True)
-            many += 1
-        line.close()
-
-    await asyncio.gather(*(go() for _ in range(AT_ONCE)))
-    return many / (time.monotonic() - began)
-
-
-async def _submit(crowd: Crowd, line: Line, name: str, *, keep: bool = False) -> float:
-    headers, body = {"Authorization": f"Bearer {crowd.token}"}, {"jobspec": crowd.spec, "clusters": [{"name": name}]}
-    sent = time.monotonic()
-    status, _ = await line.ask("POST", "/v1/jobs", headers, body)
-    crowd.statuses[f"submit {status}"] += 1
-    if not keep:
-        line.close()
-    return time.monotonic() - sent
-
-
-@asynccontextmanager
-async def _all(those: Iterator[Coroutine[Any, Any, None]]) -> Any:
-    running = [asyncio.create_task(one) for one in those]
-    await asyncio.sleep(ENDED)
-    yield
-    for one in running:
-        one.cancel()
-    for one in running:
-        with suppress(asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
-            await one
-
-
-# ── what is measured ──
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What one window has shown: part of a core; seconds of a submit; submits in a second, as fast as they can."""
-
-    core: float
-    answer: float
-    rate: float
-
-
-async def measured(crowd: Crowd) -> dict[str, float]:
-    """Return percent of a core for the viewers, percent of the submits that they take, and refused agents.
-
-    Windows without viewers and with them follow each other in the order ABBA, so that what grows with the jobs in the
-    store counts for both. All submit to clusters where every job ends at once. Each pair says one difference; the
-    median of these and its interval say whether it is one.
-    """
-    pairs = []
-    async with _all(
-        _agent(crowd, *one, 3 + WAIT * k / len(crowd.secrets)) for k, one in enumerate(crowd.secrets.items())
-    ):
-        await _empty(crowd)
-        await _turn(crowd, False)  # the first of all reads what later ones remember
-        for k in range(PAIRS):
-            first = await _turn(crowd, k % 2 == 1)
-            second = await _turn(crowd, k % 2 == 0)
-            pairs.append((second, first) if k % 2 else (first, second))
-            print("alone {}\nwatched {}".format(*pairs[-1]), flush=True)
+async def measured(crowd: Crowd, server: Sequence[int]) -> dict[str, float]:
+    """Return percent of a core for the viewers, percent of the submits that they take, and refused agents."""
+    with _own_core(server) as tempo, apart(viewers, crowd) as those:
+        with apart(agents, crowd) as others, asking(others):
+            await _empty(crowd)
+            cores = await _pairs(lambda: _core(crowd), those)
+        rates = await _pairs(lambda: _rate(crowd, tempo), those)
     print(dict(crowd.statuses))
-    print(
-        f"seconds until a viewer's page is new: {[round(one, 1) for one in statistics.quantiles(crowd.ages, n=10)]}"
-    )
+    ages = [round(one, 1) for one in statistics.quantiles(crowd.ages, n=10)]
+    print(f"seconds until a viewer's page is new: {ages}")
     refused = [n for kind, n in crowd.statuses.items() if re.fullmatch("(agent|stream) (?!200).*", kind)]
     return {
-        "cpu": _middle("of a core", [watched.core - alone.core for alone, watched in pairs]),
-        "submits": _middle("fewer submits", [1 - watched.rate / alone.rate for alone, watched in pairs]),
-        "answer": _middle("longer answers", [watched.answer / alone.answer - 1 for alone, watched in pairs]),
+        "cpu": _middle("of a core", [watched - alone for alone, watched in cores]),
+        "submits": _middle("fewer submits", [1 - watched / alone for alone, watched in rates]),
         "refused": sum(refused),
     }
+
+
+async def _pairs(window: Callable[[], Awaitable[float]], those: Connection) -> list[tuple[float, float]]:
+    """Measure windows without viewers and with them."""
+    found = []
+    for k in range(-1, PAIRS):  # the first reads what later ones remember
+        first, second = [await _window(window, those if k % 2 == at else None) for at in (1, 0)]
+        found.append((second, first) if k % 2 else (first, second))
+        print("alone {:.4g}, watched {:.4g}".format(*found[-1]), flush=True)
+    return found[1:]
+
+
+async def _window(window: Callable[[], Awaitable[float]], those: Connection | None) -> float:
+    with asking(those) if those else nullcontext():
+        await asyncio.sleep(SETTLED + (0 if those else ENDED))  # the jobs of the window before have ended, too
+        return await window()
 
 
 def _middle(name: str, found: Sequence[float]) -> float:
@@ -263,15 +85,22 @@ def _middle(name: str, found: Sequence[float]) -> float:
     return middle
 
 
-async def _turn(crowd: Crowd, watched: bool) -> Turn:
-    small = [name for name in crowd.secrets if name != LARGE]
-    names = cycle([LARGE, *small[: SOME - 1]])
-    async with _all(_viewer(crowd, number) for number in range(VIEWERS if watched else 0)):
-        await asyncio.sleep(SETTLED)  # the jobs of the window before have ended, too
-        began, used = time.monotonic(), await _cpu(crowd)
-        took = await _steadily(crowd, names)
-        core = (await _cpu(crowd) - used) / (time.monotonic() - began)
-        return Turn(core, statistics.median(took), await _flat_out(crowd, cycle(small)))
+# ── the processor while jobs come at a steady pace ──
+
+
+async def _core(crowd: Crowd) -> float:
+    """Return the part of a core that those threads use."""
+    names = cycle([LARGE, *_small(crowd)[: SOME - 1]])
+    began, used = time.monotonic(), await _cpu(crowd)
+    await asyncio.gather(*[_later(crowd, k * PACE, next(names)) for k in range(int(STEADY / PACE))])
+    return (await _cpu(crowd) - used) / (time.monotonic() - began)
+
+
+async def _later(crowd: Crowd, seconds: float, name: str) -> None:
+    await asyncio.sleep(seconds)
+    line = Line(crowd.port)
+    await _submit(crowd, line, name, crowd.spec)
+    line.close()
 
 
 async def _cpu(crowd: Crowd) -> float:
@@ -281,6 +110,69 @@ async def _cpu(crowd: Crowd) -> float:
     line.close()
     by = re.findall(r'^rainbow_thread_cpu_seconds{thread="(.*)"} (.*)$', told.decode(), re.M)
     return sum(float(seconds) for name, seconds in by if name not in OTHERS)
+
+
+# ── how many submits a server takes ──
+
+
+async def _rate(crowd: Crowd, tempo: Tempo) -> float:
+    """Return how many held jobs are submitted while a thousand small loops could run."""
+    names, before, many = cycle(_small(crowd)), tempo(), 0
+    held = {**crowd.spec, "attributes": {"system": {"duration": 60, "hold": True}}}
+    began = time.monotonic()
+
+    async def go() -> None:
+        nonlocal many
+        line = Line(crowd.port)
+        while time.monotonic() < began + FLAT_OUT:
+            await _submit(crowd, line, next(names), held)
+            many += 1
+        line.close()
+
+    await asyncio.gather(*(go() for _ in range(AT_ONCE)))
+    took, ran, stolen = (after - first for after, first in zip(tempo(), before, strict=True))
+    seconds = time.monotonic() - began
+    return many / (seconds - stolen) * took / ran * 1_000
+
+
+@contextmanager
+def _own_core(server: Sequence[int]) -> Iterator[Tempo]:
+    """Give the server a core to itself, and yield that core's tempo."""
+    first, *others = os.sched_getaffinity(0)
+    for thread in [thread for pid in server for thread in Path(f"/proc/{pid}/task").iterdir()]:
+        os.sched_setaffinity(int(thread.name), {first})
+    os.sched_setaffinity(0, others or {first})  # and so for whoever this thread starts
+    loops = SPAWN.Array("d", 2, lock=False)
+    process = SPAWN.Process(target=_loop, args=(loops, first), daemon=True)
+    process.start()
+    yield lambda: (*loops, psutil.cpu_times(percpu=True)[first].steal)
+    process.terminate()
+
+
+def _loop(loops: Any, core: int) -> None:
+    """Note the seconds of small loops on that core, and their number."""
+    os.sched_setaffinity(0, {core})
+    some: dict[int, int] = {}
+    while True:
+        time.sleep(REST)
+        began = time.thread_time()
+        for k in range(LOOP):
+            some[k & 255] = 3 * k
+        loops[0] += time.thread_time() - began
+        loops[1] += 1
+
+
+# ── requests ──
+
+
+def _small(crowd: Crowd) -> list[str]:
+    return [name for name in crowd.secrets if name != LARGE]
+
+
+async def _submit(crowd: Crowd, line: Line, name: str, spec: dict[str, Any]) -> None:
+    headers, body = {"Authorization": f"Bearer {crowd.token}"}, {"jobspec": spec, "clusters": [{"name": name}]}
+    status, _ = await line.ask("POST", "/v1/jobs", headers, body)
+    crowd.statuses[f"submit {status}"] += 1
 
 
 async def _empty(crowd: Crowd) -> None:

@@ -47,7 +47,7 @@ LOOPBACK = ("127.", "::1", "::ffff:127.")
 SMALL = 1_024  # bytes of an answer that is not compressed
 TOKEN_PLACE = "@form-token@"  # noqa: S105 - in a page that is made; each answer has a token of its own there
 LIVE = "X-Live"  # a request with it follows what it shows, and asks again and again
-SHARE = 0.03  # of a core that all who follow may take together
+SHARE = 0.02  # of a core that all who follow may take together
 AHEAD = 5.0  # seconds of that share which may be used at once
 EACH = 0.01  # of a core that making one answer again and again may take, as long as it is asked for
 LASTS = 8.0  # seconds that an answer is used beside news at most: those who follow ask again after 10 s
@@ -188,7 +188,7 @@ def shared(view: View) -> View:
             return view(**parts)
         here, copies = service(), service().state(Copies)
         entry = here.catalogue.get(parts.get("name", ""))
-        now, begun, version = here.monotonic(), time.thread_time(), here.news.version(entry.id if entry else ALL)
+        now, version = here.monotonic(), here.news.version(entry.id if entry else ALL)
         key = (request.full_path, who().known, who().confined, session().acts)
         known = copies.get(key)
         if known is None or (known[0] != version and now >= known[2]) or now > known[1] + STALE:
@@ -196,6 +196,7 @@ def shared(view: View) -> View:
                 if not is_mine or now + AHEAD < copies.busy:
                     after = (1 + random.random()) * max(0.0, copies.busy - now)  # noqa: S311 - spreads who ask
                     return Response(status=204, headers={"Retry-After": str(1 + int(after))})
+                begun = time.thread_time()
                 made = with_headers(current_app.make_response(view(**parts)))
                 cost = time.thread_time() - begun
                 known = copies.put(key, (version, now, now + min(LASTS, cost / EACH), made))

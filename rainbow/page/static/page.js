@@ -33,7 +33,7 @@ function refresh(again = true) {
   ask.timeout = 20000;
   ask.onloadend = () => {
     isAsking = false;
-    if (ask.status === 204) { due = setTimeout(refresh, 1000 * (ask.getResponseHeader("Retry-After") || 5)); return; } // many look on
+    if (ask.status === 204) { asked += 1000 * (ask.getResponseHeader("Retry-After") || 5) - PAUSE; refresh(); return; } // many look on: news waits, too
     const is = ask.status === 200 && ask.response && $("#main", ask.response) && !$("#tokens", ask.response);
     all("[data-live]").forEach(one => one.classList.toggle("stale", !is));
     if (!is) { say(ask.status === 200 ? "signed out: reload to sign in" : "not live: the server does not answer, next look in 15 s", false); return; }
