@@ -34,7 +34,7 @@ from benchmarks.crowd import ENDED, SPAWN, Crowd, Line, agents, apart, asking, v
 
 PACE, STEADY = 0.1, 5.0  # seconds between two submits, and of a window of these
 AT_ONCE, FLAT_OUT = 4, 8.0  # submits that are under way together, and seconds of a window of these
-PAIRS = 10  # windows of each kind
+CORES, RATES = 10, 20  # pairs of windows for the one and the other
 OTHERS = ("scheduler", "forecaster", "agents")  # threads that answer no viewer
 LARGE, SOME = "sequoia", 25  # one submit of so many goes to the large cluster
 SETTLED = 4.0  # seconds more until viewers have what they asked for first, with viewers or without
@@ -47,8 +47,8 @@ async def measured(crowd: Crowd, server: Sequence[int]) -> dict[str, float]:
     with _own_core(server) as tempo, apart(viewers, crowd) as those:
         with apart(agents, crowd) as others, asking(others):
             await _empty(crowd)
-            cores = await _pairs(lambda: _core(crowd), those)
-        rates = await _pairs(lambda: _rate(crowd, tempo), those)
+            cores = await _pairs(CORES, lambda: _core(crowd), those)
+        rates = await _pairs(RATES, lambda: _rate(crowd, tempo), those)
     print(dict(crowd.statuses))
     ages = [round(one, 1) for one in statistics.quantiles(crowd.ages, n=10)]
     print(f"seconds until a viewer's page is new: {ages}")
@@ -60,10 +60,10 @@ async def measured(crowd: Crowd, server: Sequence[int]) -> dict[str, float]:
     }
 
 
-async def _pairs(window: Callable[[], Awaitable[float]], those: Connection) -> list[tuple[float, float]]:
+async def _pairs(many: int, window: Callable[[], Awaitable[float]], those: Connection) -> list[tuple[float, float]]:
     """Measure windows without viewers and with them."""
     found = []
-    for k in range(-1, PAIRS):  # the first reads what later ones remember
+    for k in range(-1, many):  # the first reads what later ones remember
         first, second = [await _window(window, those if k % 2 == at else None) for at in (1, 0)]
         found.append((second, first) if k % 2 else (first, second))
         print("alone {:.4g}, watched {:.4g}".format(*found[-1]), flush=True)

@@ -142,6 +142,26 @@ def test_operator_sees_a_worker_that_goes_away_without_a_reload(look: Any) -> No
         until(lambda: "away" not in page.inner_text("#kind-0"))
 
 
+NEWS = "new BroadcastChannel('rainbow').postMessage({names: ['*'], text: 'live', on: true})"
+
+
+def test_viewer_whom_a_busy_server_asks_to_wait_waits_though_there_is_news(look: Any) -> None:
+    asked: list[float] = []
+
+    def busy(route: Any) -> None:
+        asked.append(time.monotonic())
+        route.fulfill(status=204, headers={"Retry-After": "5"})
+
+    with look.page() as page:
+        page.goto("/fleet")
+        until(lambda: page.inner_text("#live") == "live")
+        page.route(lambda url: url.endswith("/fleet"), busy)
+        while len(asked) < 2:
+            page.evaluate(NEWS)
+            page.wait_for_timeout(200)
+        assert asked[1] - asked[0] > 4.5
+
+
 def test_researcher_reads_a_job_and_its_output_as_plain_text(look: Any) -> None:
     with look.page() as page:
         page.goto(f"/jobs/{look.site.jobs['done']}")
