@@ -45,10 +45,10 @@ Tempo = Callable[[], tuple[float, ...]]  # seconds that small loops took, their 
 async def measured(crowd: Crowd, server: Sequence[int]) -> dict[str, float]:
     """Return percent of a core for the viewers, percent of the submits that they take, and refused agents."""
     with _own_core(server) as tempo, apart(viewers, crowd) as those:
+        rates = await _pairs(RATES, lambda: _rate(crowd, tempo), those)  # before agents: they leave lost clusters
         with apart(agents, crowd) as others, asking(others):
             await _empty(crowd)
             cores = await _pairs(CORES, lambda: _core(crowd), those)
-        rates = await _pairs(RATES, lambda: _rate(crowd, tempo), those)
     print(dict(crowd.statuses))
     ages = [round(one, 1) for one in statistics.quantiles(crowd.ages, n=10)]
     print(f"seconds until a viewer's page is new: {ages}")
