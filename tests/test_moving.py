@@ -1,6 +1,6 @@
 """A cluster is lost, drained or deleted: what waits there is placed anew, what it may still run stays."""
 
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -205,7 +205,7 @@ def test_many_jobs_leave_a_few_at_a_time_and_the_next_look_counts_from_the_end(a
     """One write transaction for 5,000 jobs kept everybody else waiting for 37 s."""
     monkeypatch.setattr(failover, "SLICE", 0.0)
     monkeypatch.setattr(failover, "AT_LEAST", 3)
-    ids = [submit(api, pair)[0] for _ in range(24)]
+    ids = [submit(api, pair)[0] for _ in range(40)]
     at = lambda name: {job for job in ids if show(api, job)["cluster"] == name}  # noqa: E731
     steps(api, *pair.values())  # both have been read
     lose(clock, pair["oak"])
@@ -231,6 +231,27 @@ def test_many_jobs_leave_a_few_at_a_time_and_the_next_look_counts_from_the_end(a
     look = api.service.state(failover.Looks)[api.service.catalogue["elm"].id]
     assert look.pause >= failover.PAUSE
     assert look.ended == pytest.approx(clock.now - passed)
+
+
+@pytest.mark.parametrize("many", [1, 5])
+def test_all_clusters_that_are_away_share_one_part_of_the_time(api, clock, monkeypatch, many):
+    """A thousand that were lost together took a core for hours, a few jobs of each every ten seconds."""
+    monkeypatch.setattr(failover, "perf_counter", count().__next__)  # each look takes some seconds
+    lost = [api.register(f"lost{k}", grid(1, 1)) for k in range(many)]
+    for cluster in lost:
+        api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, cluster.token)
+        cluster.say("heartbeat", running=[])
+    lose(clock)
+    steps(api, *lost)
+    looks = api.service.state(failover.Looks)
+    assert len(looks) == many
+    steps(api, *lost)
+    assert {look.ended for look in looks.values()} == {clock.now}, "nobody looks again before its pause is over"
+    assert max(look.pause for look in looks.values()) >= 2 * (many / failover.SHARE - 1)
+    for cluster in lost:
+        cluster.say("heartbeat", running=[])
+    steps(api, *lost)
+    assert not looks
 
 
 def test_jobs_that_were_still_to_leave_do_so_after_a_restart(api, pair, clock, monkeypatch):

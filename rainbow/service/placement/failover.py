@@ -44,7 +44,7 @@ DELETED = "cluster deleted"
 PAUSE = 10.0  # seconds before jobs that found no other place are looked at again, from the end of the last look
 SLICE = 0.02  # seconds that one transaction takes about, and the matching before it
 AT_LEAST = 1  # jobs are looked at in it, however long that takes
-SHARE = 0.25  # of the time, at most, goes to the jobs of one cluster
+SHARE = 0.25  # of the time, at most, goes to jobs of clusters that are away, of all together
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,18 @@ def is_away(states: Iterable[WorkerState]) -> bool:
     return bool(known) and known <= GONE
 
 
-def leave(service: Service, mirror: DepartedMirror) -> None:
-    """Place again some of what waits at a cluster that is away; what fits nowhere else continues waiting.
+def leave(service: Service, mirror: DepartedMirror) -> bool:
+    """Place again some of what waits at a cluster that is away; False if it is not yet time for that.
 
-    One short transaction a step, and then a pause, so that others get most of the time; the next step takes up where
-    this one has ended. After the last job the cluster rests for PAUSE seconds.
+    What fits nowhere else continues waiting.
+
+    One short transaction a step, and then a pause, so that others get most of the time, however many clusters are
+    away; the next step takes up where this one has ended. After the last job the cluster rests for PAUSE seconds.
     """
-    look = service.state(Looks).get(mirror.entry.id) or Look()
+    looks = service.state(Looks)
+    look = looks.get(mirror.entry.id) or Look()
     if 0 <= service.clock() - look.ended < look.pause:
-        return
+        return False
     left = look.left or deque(sorted(mirror.jobs))
     moved: dict[str, str] = {}
 
@@ -124,10 +127,12 @@ def leave(service: Service, mirror: DepartedMirror) -> None:
     spent = look_at_some(service, left, look.verdicts, place)
     for job_id in moved:
         mirror.see_off(job_id)
-    pause = spent * (1 / SHARE - 1) if left else max(PAUSE, spent)
-    service.state(Looks)[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})
+    share = SHARE / len(looks.keys() | {mirror.entry.id})
+    pause = max(0.0 if left else PAUSE, spent * (1 / share - 1))
+    looks[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})
     if moved:
         service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+    return True
 
 
 def is_leaving(service: Service, cluster_id: str) -> bool:

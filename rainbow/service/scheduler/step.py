@@ -47,7 +47,7 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
-from rainbow.service.placement.failover import is_away, is_leaving, leave
+from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
 from rainbow.service.scheduler.supposition import supposed
@@ -211,11 +211,11 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
     if not away:
         service.state(LostClusters).pop(mirror.entry.id, None)
     if mirror.entry.drained or (away and not may_return(service, mirror)):
-        leave(service, mirror)
+        wrote = leave(service, mirror) or wrote
         service.state(Reviews).pop(mirror.entry.id, None)  # nothing of the look that was cut short is left to do
-        wrote = True
-    elif not away and move_to_sooner(service, mirror):
-        wrote = True
+    else:
+        service.state(Looks).pop(mirror.entry.id, None)
+        wrote = (not away and move_to_sooner(service, mirror)) or wrote
     wrote = recall(service, mirror, record) or wrote
     wrote = empty_for_maintenance(service, mirror, record) or wrote
     return stop_the_overdue(service, mirror) or wrote
