@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from rainbow.graph import read_cluster
 from rainbow.matching.equivalence.subtree_classes import root_of
+from rainbow.service import Service, Settings
+from rainbow.service.clusters import graphs
+from rainbow.service.clusters.graphs import patch_graph
 from rainbow.service.core import event_stream
-from rainbow.service.core.access import caller
+from rainbow.service.core.access import Caller, caller
 from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
 
 EXAMPLES = int(os.environ.get("RAINBOW_EXAMPLES", "60"))
@@ -147,6 +150,53 @@ def test_delta_is_applied_whole_or_not_at_all(oak: Cluster, changes: list[Any]) 
     assert oak.api.good("GET", "/v1/clusters/oak", None, oak.secret) == shown
     model = expected(grid(2, 2), changes)
     assert model is None or put(oak, model).status_code == 422, "what would have been a good graph was refused"
+
+
+GROWTH = st.builds(
+    lambda new, under: [{"op": "add", "nodes": {new: {"metadata": {"type": "core"}}}, "edges": [_edge(under, new)]}],
+    st.sampled_from(["a", "b", "x1", "x2", "x3", "x4"]),
+    st.sampled_from(["n0", "n1", "x1"]),
+)
+
+
+@settings(MANY, max_examples=EXAMPLES // 3)
+@given(steps=st.lists(GROWTH | GROWTH | st.lists(CHANGE, max_size=2), max_size=7), beside=st.integers(0, 6))
+def test_changes_kept_beside_a_document_make_what_it_is(
+    oak: Cluster, monkeypatch: pytest.MonkeyPatch, steps: list[list[Any]], beside: int
+) -> None:
+    monkeypatch.setattr(graphs, "MOST_BESIDE", beside)
+    model = grid(2, 2)
+    assert put(oak, model).status_code == 200
+    for changes in steps:
+        answer = oak.api.call("PATCH", GRAPH, {"changes": changes}, oak.secret)
+        assert answer.status_code in (200, 422)
+        if answer.status_code == 200:
+            model = expected(model, changes)
+        assert json.loads(got(oak)[0]) == model
+        _is_compiled_of(oak.api.service, model)
+    again = Service(oak.api.service.store, Settings())
+    _is_compiled_of(again, model)
+    told = patch_graph(
+        again, Caller(admin=True), "oak", {"changes": [{"op": "set", "vertex": "c0", "properties": {}}]}
+    )
+    assert str(told["revision"]) == got(oak)[1].strip('"')
+
+
+def _is_compiled_of(service: Service, model: Any) -> None:
+    compiled, whole = service.catalogue["oak"].cluster, read_cluster(model)
+    assert (root_of(compiled), dict(compiled.workers)) == (root_of(whole), dict(whole.workers))
+
+
+def test_growth_of_a_graph_that_was_read_reads_it_no_more(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k in range(4):
+        changes = [{"op": "add", "nodes": {f"x{k}": {"metadata": {"type": "node"}}}, "edges": [_edge("c0", f"x{k}")]}]
+        oak.api.good("PATCH", GRAPH, {"changes": changes}, oak.secret)
+        monkeypatch.setattr(graphs, "_read", None)
+    monkeypatch.undo()
+    nodes = json.loads(got(oak)[0])["graph"]["nodes"]
+    assert {"x0", "x1", "x2", "x3"} < set(nodes)
+    problem = oak.api.problem(422, "graph-invalid", "PATCH", GRAPH, {"changes": changes}, oak.secret)
+    assert problem["pointer"] == "/changes/0/nodes"
 
 
 # ── pages and events while others write ──

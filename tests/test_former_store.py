@@ -75,6 +75,20 @@ def test_a_step_goes_on_with_what_a_store_of_before_holds(former: Api) -> None:
     assert [offer["job"] for offer in offers] == [JOBS["waiting"]]
 
 
+def test_a_graph_of_before_is_changed_and_changed_again(former: Api, store: str, clock: Clock) -> None:
+    nodes = former.good("GET", "/v1/clusters/elm/graph", None, TOLD["elm"]["secret"])["graph"]["nodes"]
+    top = next(iter(nodes))
+    for name in ("x1", "x2", "x3"):
+        more = {"nodes": {name: {"metadata": {"type": "node"}}}, "edges": [{"source": top, "target": name}]}
+        changes = {"changes": [{"op": "add", **more}]}
+        former.good("PATCH", "/v1/clusters/elm/graph", changes, TOLD["elm"]["secret"])
+    again = Service(open_store(store), Settings(secret=REGISTRATION, admin=ADMIN), clock)
+    found = Api(again).good("GET", "/v1/clusters/elm/graph", None, TOLD["elm"]["secret"])["graph"]["nodes"]
+    assert set(found) == {*nodes, "x1", "x2", "x3"}
+    assert again.catalogue["elm"].cluster.worker_count == former.service.catalogue["elm"].cluster.worker_count
+    again.close()
+
+
 def test_an_agent_of_before_tells_what_it_had_to_tell_and_goes_on(store: str, tmp_path: Path) -> None:
     begun = time.monotonic()
     service = Service(

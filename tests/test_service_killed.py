@@ -1,18 +1,21 @@
 """A server killed between any two phases of a step: nothing is lost, nothing runs twice, settings stay."""
 
 import multiprocessing
+import os
 import signal
 
 import pytest
 
 from rainbow.service.agents import liveness
+from rainbow.service.clusters import graphs
+from rainbow.service.core.access import Caller
 from rainbow.service.live_state import mirror
 from rainbow.service.scheduler import step as scheduler_step
 from rainbow.service.scheduler.step import step
 from rainbow.state_machine import BOOKED
 from rainbow.store import clusters, jobs, tasks
 from tests import dying
-from tests.conftest import ADMIN, Api, grid, jobspec, open_service_at
+from tests.conftest import ADMIN, Api, Clock, grid, jobspec, open_service_at
 from tests.dying import PHASES
 
 SETTINGS = {
@@ -119,6 +122,48 @@ def test_step_that_is_killed_loses_nothing_and_starts_nothing_twice(tmp_path, cl
         step(service, "oak")
     monkeypatch.undo()
     goes_on(open_service_at(tmp_path, clock), oak, ids, held)
+
+
+def grown(service, name):
+    more = {
+        "nodes": {name: {"metadata": {"type": "node", "name": name}}},
+        "edges": [{"source": "c0", "target": name}],
+    }
+    graphs.patch_graph(service, Caller(admin=True), "oak", {"changes": [{"op": "add", **more}]})
+
+
+def grow_and_die(database, now):
+    clock = Clock()
+    clock.now = float(now)
+    service, whole = open_service_at(database, clock), clusters.add_delta
+    for name in ("x1", "x2"):  # stored whole, and beside that
+        grown(service, name)
+
+    def killed(*arguments, **named):
+        whole(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    clusters.add_delta = killed
+    grown(service, "x3")
+
+
+def test_process_killed_in_a_change_of_a_graph_leaves_the_graph_before(database, clock):
+    service = open_service_at(database, clock)
+    oak = Api(service).register("oak", grid(2, 1))
+    service.close()
+    process = multiprocessing.get_context("fork").Process(target=grow_and_die, args=(database, str(clock.now)))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    again = open_service_at(database, clock)
+    for name in ("x3", "x4"):
+        there = Api(again).good("GET", "/v1/clusters/oak/graph", None, oak.secret)["graph"]["nodes"]
+        assert name not in there
+        found = set(again.catalogue["oak"].cluster.workers)
+        assert found == {one for one, vertex in there.items() if vertex["metadata"]["type"] == "node"}
+        grown(again, name)
+    assert again.catalogue["oak"].revision == 5
+    again.close()
 
 
 @pytest.mark.parametrize("phase", PHASES)

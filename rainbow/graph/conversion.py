@@ -116,16 +116,24 @@ def read_grown(before: Cluster, document: Any, changes: Any, limits: Limits = LI
     None where it must be read: the changes do more than add vertices below others, something of them may be wrong,
     or the cluster has subsystems, or vertices that were never read.
     """
-    old, graph = before.outline, document["graph"]
+    graph = document["graph"]
+    if graph.get("directed") is False:
+        return None
+    return read_more(before, changes, len(graph["nodes"]), len(graph["edges"]), limits)
+
+
+def read_more(before: Cluster, changes: Any, vertices: int, edges: int, limits: Limits = LIMITS) -> Cluster | None:
+    """Return the same of a document that has as many vertices and edges after the changes, and is directed."""
+    old = before.outline
     known = "ids" in vars(old) and not old.templates and not before.subsystems
-    if not known or graph.get("directed") is False or any(change["op"] != "add" for change in changes):
+    if not known or any(change["op"] != "add" for change in changes):
         return None
     nodes = {key: node for change in changes for key, node in change.get("nodes", {}).items()}
-    edges = [edge for change in changes for edge in change.get("edges", ())]
+    tied = [edge for change in changes for edge in change.get("edges", ())]
     try:
-        limits.check("vertices", len(graph["nodes"]), "")
-        limits.check("edges", len(graph["edges"]), "")
-        outline = _grown(old, read_document({"graph": {"nodes": nodes, "edges": edges}}, limits), limits)
+        limits.check("vertices", vertices, "")
+        limits.check("edges", edges, "")
+        outline = _grown(old, read_document({"graph": {"nodes": nodes, "edges": tied}}, limits), limits)
     except InputError:  # who reads the whole document tells of it
         return None
     return replace(before, outline=outline) if outline else None

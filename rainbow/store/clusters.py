@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import sqlalchemy as sa
 
+from rainbow.graph.delta import apply_delta
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
 from rainbow.store.schema import clusters, subsystems, summaries
@@ -134,13 +135,22 @@ def remove(connection: sa.Connection, cluster_id: str) -> None:
 
 
 def document(connection: sa.Connection, cluster_id: str) -> Any:
-    """Return the cluster's graph as it was given."""
-    return connection.execute(sa.select(clusters.c.document).where(clusters.c.id == cluster_id)).scalar_one()
+    """Return the cluster's graph as it was given, with the changes that are kept beside it."""
+    query = sa.select(clusters.c.document, clusters.c.delta).where(clusters.c.id == cluster_id)
+    row = connection.execute(query).one()
+    return apply_delta(row.document, row.delta) if row.delta else row.document
 
 
 def replace_document(connection: sa.Connection, cluster_id: str, document: Any) -> int:
     """Store another graph for the cluster and return the new revision."""
-    _change(connection, cluster_id, document=document)
+    _change(connection, cluster_id, document=document, delta=[])
+    return new_revision(connection, cluster_id)
+
+
+def add_delta(connection: sa.Connection, cluster_id: str, changes: Sequence[Any]) -> int:
+    """Store changes beside the cluster's graph, behind those that are there, and return the new revision."""
+    known = connection.execute(sa.select(clusters.c.delta).where(clusters.c.id == cluster_id)).scalar_one()
+    _change(connection, cluster_id, delta=[*known, *changes])
     return new_revision(connection, cluster_id)
 
 

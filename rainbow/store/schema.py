@@ -162,6 +162,7 @@ clusters = sa.Table(
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
     sa.Column("document", JSON, nullable=False),
+    sa.Column("delta", JSON, nullable=False, server_default="[]"),  # changes of the document since it was stored
     sa.Column("draining_at", TIME),
     sa.Column("levels", WORD, nullable=False),
     sa.Column("worker_type", NAME, nullable=False),

@@ -187,7 +187,7 @@ def idle(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, i
 
 def keep_only(connection: sa.Connection, cluster_id: str, names: Collection[str], now: float) -> None:
     """Forget workers the graph no longer has and add, as NEW, those it did not have."""
-    known = set(of_cluster(connection, cluster_id))
+    known = set(connection.execute(sa.select(workers.c.name).where(workers.c.cluster_id == cluster_id)).scalars())
     for name in known - set(names):
         connection.execute(_delete(cluster_id, name))
     new = [name for name in names if name not in known]

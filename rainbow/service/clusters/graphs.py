@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
+from rainbow.errors import Conflict, GraphError, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
-from rainbow.graph.conversion import read_grown
+from rainbow.graph.conversion import read_grown, read_more
 from rainbow.graph.delta import apply_delta
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.service import entry_of, keep_summary
+from rainbow.service.core.service import ByCluster, entry_of, keep_summary
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
 from rainbow.transitions import TakenBack, transition
@@ -36,6 +37,25 @@ if TYPE_CHECKING:
 Revisions = Collection[str] | None  # (ETags) one of which the caller has read; None: any
 T = TypeVar("T")
 TRIES = 4  # of a change that others overtake
+MOST_BESIDE = 1_000  # vertices and edges that are kept beside a document; with more it is stored whole
+
+
+class GraphSize(NamedTuple):
+    """What a directed document in JSON Graph Format holds at a revision, and how much of that is beside it."""
+
+    revision: int
+    vertices: int
+    edges: int
+    beside: int = 0
+
+    def with_more(self, vertices: int, edges: int) -> GraphSize:
+        """Return the size after a change that adds some."""
+        revision, added = self.revision + 1, vertices + edges
+        return GraphSize(revision, self.vertices + vertices, self.edges + edges, self.beside + added)
+
+
+class GraphSizes(ByCluster[GraphSize]):
+    """Of the documents that were read last to be changed: to one of these is added without reading it again."""
 
 
 class _Overtaken(Conflict):
@@ -52,8 +72,7 @@ def put_graph(
     """
 
     def change() -> dict[str, Any]:
-        record, _ = _read(service, who, name, expected)
-        return _replace(service, record, document, drain)
+        return _replace(service, _found(service, who, name, expected), document, drain)
 
     return _as_often_as_needed(change)
 
@@ -66,13 +85,45 @@ def patch_graph(
         raise RequestError("the body is {changes: [...]}", pointer="/changes")
 
     def change() -> dict[str, Any]:
+        if grown := _grow(service, _found(service, who, name, expected), body["changes"], drain):
+            return grown
         record, document = _read(service, who, name, expected)
         if not _is_jgf(document):
             document = write_jgf(service.entry(record).cluster)
         changed = apply_delta(document, body["changes"])
-        return _replace(service, record, changed, drain, _grown(service, record, changed, body["changes"]))
+        told = _replace(service, record, changed, drain, _grown(service, record, changed, body["changes"]))
+        _note_size(service, record, changed, told["revision"])
+        return told
 
     return _as_often_as_needed(change)
+
+
+def _grow(service: Service, record: ClusterRecord, changes: Any, drain: bool) -> dict[str, Any] | None:
+    """Store changes beside a document of known size; None if they do more than add, or the document is to be read."""
+    size, entry = service.state(GraphSizes).get(record.id), service.catalogue.get(record.name)
+    if size is None or entry is None or entry.id != record.id:
+        return None
+    if not size.revision == entry.revision == record.revision:
+        return None
+    with suppress(GraphError):  # who reads the document says what is wrong
+        more = apply_delta({"graph": {"nodes": {}}}, changes)["graph"]
+        size = size.with_more(len(more["nodes"]), len(more["edges"]))
+        cluster = read_more(entry.cluster, changes, size.vertices, size.edges)
+        if cluster is not None and size.beside <= MOST_BESIDE:
+            classify_grown(entry.cluster, cluster)
+            told = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes))
+            service.state(GraphSizes)[record.id] = size
+            return told
+    return None
+
+
+def _note_size(service: Service, record: ClusterRecord, document: Any, revision: int) -> None:
+    """Note how much a document holds if all its vertices are those of its cluster."""
+    graph, entry = document["graph"], service.catalogue.get(record.name)
+    if entry is None or (entry.id, entry.revision) != (record.id, revision) or graph.get("directed") is False:
+        return
+    if len(graph["nodes"]) == len(entry.cluster.outline.ids):
+        service.state(GraphSizes)[record.id] = GraphSize(revision, len(graph["nodes"]), len(graph["edges"]))
 
 
 def _grown(service: Service, record: ClusterRecord, document: Any, changes: Any) -> Cluster | None:
@@ -100,13 +151,21 @@ def _is_jgf(document: Any) -> bool:
 
 def _read(service: Service, who: Caller, name: str, expected: Revisions) -> tuple[ClusterRecord, Any]:
     with service.store.read() as connection:
-        record = own_cluster(connection, who, name)
-        document = clusters.document(connection, record.id)
+        record = _checked(own_cluster(connection, who, name), expected)
+        return record, clusters.document(connection, record.id)
+
+
+def _found(service: Service, who: Caller, name: str, expected: Revisions) -> ClusterRecord:
+    with service.store.read() as connection:
+        return _checked(own_cluster(connection, who, name), expected)
+
+
+def _checked(record: ClusterRecord, expected: Revisions) -> ClusterRecord:
     if expected is not None and str(record.revision) not in expected:
         raise PreconditionFailed(
-            f"graph of {name} has changed: it is now at revision {record.revision}; fetch it and try again"
+            f"graph of {record.name} has changed: it is now at revision {record.revision}; fetch it and try again"
         )
-    return record, document
+    return record
 
 
 def _compiled(service: Service, record: ClusterRecord, document: Any) -> Cluster:
@@ -122,14 +181,25 @@ def _replace(
     service: Service, record: ClusterRecord, document: Any, drain: bool, grown: Cluster | None = None
 ) -> dict[str, Any]:
     """Store a graph and what it means; `grown`: that, where it need not be read."""
-    cluster = check_size(service, grown) if grown else _compiled(service, record, document)
-    cluster = prepare(cluster, service.settings.backend)
+    cluster = grown or _compiled(service, record, document)
+    return _put(service, record, cluster, drain, partial(clusters.replace_document, document=document))
+
+
+def _put(
+    service: Service,
+    record: ClusterRecord,
+    cluster: Cluster,
+    drain: bool,
+    keep: Callable[[sa.Connection, str], int],
+) -> dict[str, Any]:
+    """Let a cluster have another graph, that `keep` stores: it returns the revision."""
+    cluster = prepare(check_size(service, cluster), service.settings.backend)
     names = list(cluster.workers)
     with service.changing:
         with service.store.write() as connection:
             now = _check_unchanged(connection, record)
             _leave(connection, record, cluster, drain, service.clock())
-            revision = clusters.replace_document(connection, record.id, document)
+            revision = keep(connection, record.id)
             keep_summary(connection, record.id, revision, cluster)
             workers.keep_only(connection, record.id, names, service.clock())
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
