@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, band, corrected, forecast, one_pass, score
 from rainbow.forecast.room import Use
-from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, SlotsView
+from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, ReservationView, SlotsView
 from rainbow.scheduling.gangs import summed
 from rainbow.scheduling.resource_timeline import Timeline
 from tests.conftest import examples
@@ -207,6 +207,29 @@ def test_preempted_tasks_of_a_policy_wait_again():
 
 
 # ── bands ──
+
+
+@pytest.mark.parametrize(
+    ("at_begin", "ends"),
+    [  # of what runs there, of what runs beside it, of what waits for either
+        ("", {"there": 300.0, "beside": 1_000.0, "waits": 350.0}),
+        ("requeue", {"there": 500.0, "beside": 1_000.0, "waits": 550.0}),
+        ("cancel", {"there": 100.0, "beside": 1_000.0, "waits": 250.0}),
+    ],
+)
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_runs_when_a_maintenance_begins_ends_as_it_says(at_begin, ends, alone):
+    lasts = {"there": 300.0, "beside": 1_000.0, "waits": 50.0}
+    jobs = {name: Job(name, float(k), 1, seconds, 5_000.0) for k, (name, seconds) in enumerate(lasts.items())}
+    running = [run_view(jobs["there"], {"n0": {"core": 1}}, 0.0), run_view(jobs["beside"], {"n1": {"core": 1}}, 0.0)]
+    kept = ReservationView("m", {"n0": {"core": 1}}, 100.0, 200.0, maintenance=True, at_begin=at_begin)
+    workers, waiting = {"n0": {"core": 1}, "n1": {"core": 1}}, [] if alone else [job_view(jobs["waits"])]
+    view = make_view(0.0, workers, waiting, running, {"discipline": "easy"}, reservations=[kept])
+    again = [job_view(jobs["there"])] if at_begin == "requeue" else []
+    found = forecast(view, Priority(), Exact(jobs.values()), (), ALL, again=again)
+    assert {job: one.end for job, one in found.jobs.items()} == {job: ends[job] for job in found.jobs}
+    assert found.jobs.keys() == ends.keys() - ({"waits"} if alone else set())
+    assert found.room.at(150.0)["core"] == 0.0
 
 
 def test_score_compares_what_was_waited_with_what_was_expected():

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from rainbow.forecast import Key
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
+from rainbow.store import statistics
+from rainbow.store.statistics import Ran
 from rainbow.text import rfc3339
 from tests.conftest import ADMIN, jobspec
 
@@ -381,6 +384,21 @@ def test_what_still_runs_when_a_maintenance_begins_ends_as_was_asked(api, oak, c
     assert states == {one_node: after, beside: "RUNNING"}
     oak.end(offers[beside])
     assert [offer["job"] for offer in oak.take()] == ([one_node] if at_begin == "requeue" else [])
+
+
+@pytest.mark.parametrize(("at_begin", "end"), [("requeue", 600.0), ("cancel", 100.0), (None, 300.0)])
+def test_a_forecast_knows_what_a_maintenance_ends(api, oak, clock, at_begin, end):
+    with api.service.store.write() as connection:  # what runs like it took
+        statistics.learn(connection, api.service.catalogue["oak"].id, [Ran(Key("", ""), 300.0, 0.0)], clock.now)
+    job, beside = submit(api, oak, 0), submit(api, oak, 0)
+    for offer in oak.take():
+        oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
+    (worker,) = show(api, oak, job)["tasks"][0]["placement"]
+    began = clock.now
+    maintain(api, oak, clock, [worker], **({"at_begin": at_begin} if at_begin else {}))
+    Forecaster(api.service).turn()
+    ends = [api.good("GET", f"/v1/jobs/{one}/eta", None, oak.token)["end"] for one in (job, beside)]
+    assert ends == [rfc3339(began + end), rfc3339(began + 300.0)]
 
 
 def test_of_a_gang_all_tasks_end_with_the_one_in_maintenance(api, oak, clock):

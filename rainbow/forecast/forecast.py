@@ -93,15 +93,20 @@ def _always() -> bool:
 
 
 def ahead(
-    view: View, policy: Policy, lengths: Lengths, bounds: Bounds, proceed: Callable[[], bool] = _always
+    view: View,
+    policy: Policy,
+    lengths: Lengths,
+    bounds: Bounds,
+    proceed: Callable[[], bool] = _always,
+    again: Iterable[JobView] = (),
 ) -> Ahead:
-    """Run a policy's plans ahead of time until nothing waits; `proceed` is asked after each plan."""
-    cluster, until = VirtualCluster(view, policy, lengths), view.now + bounds.horizon
+    """Run a policy's plans ahead of time until nothing waits or will again; `proceed` is asked after each plan."""
+    cluster, until = VirtualCluster(view, policy, lengths, again), view.now + bounds.horizon
     for plans in range(1, bounds.plans + 1):
         cluster.carry_out(policy.plan(cluster.view()))
-        if not cluster.waiting:
+        following = cluster.next_time() if cluster.waiting else cluster.interruption()
+        if not cluster.waiting and following is None:
             return Ahead(cluster, "all", plans)
-        following = cluster.next_time()
         if following is None or following > until:
             return Ahead(cluster, "stuck" if following is None else "horizon", plans)
         if not proceed():
@@ -117,13 +122,17 @@ def forecast(
     scores: Sequence[float],
     bounds: Bounds,
     proceed: Callable[[], bool] = _always,
+    again: Iterable[JobView] = (),
 ) -> Forecast:
-    """Return when every job is expected to start and end, with a band, and what that leaves free."""
+    """Return when every job is expected to start and end, with a band, and what that leaves free.
+
+    `again`: jobs with the gangs of theirs that run and that a maintenance may make wait again.
+    """
     if isinstance(policy, Delegate):
         found = _handed_over(view, policy, lengths)
         room = room_of(view.workers, view.consumables, (), view.now)
         return Forecast(view.now, _banded(found, view.now, scores), room, inf, "all", len(scores) >= FEWEST)
-    run = ahead(view, policy, lengths, bounds, proceed)
+    run = ahead(view, policy, lengths, bounds, proceed, again)
     running = {held.job for held in view.runs}
     found = {
         job: Expected(job, span.start, span.end, 0, 0, "running" if job in running else "ahead")

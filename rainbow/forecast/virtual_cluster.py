@@ -21,6 +21,7 @@ from rainbow.scheduling import (
     JobView,
     Plan,
     Policy,
+    ReservationView,
     Reserve,
     Resume,
     RunProgress,
@@ -54,9 +55,12 @@ class Span:
 
 
 class VirtualCluster:
-    """The cluster of a view, from its `now` on. `spans` are the starts and ends of jobs, `uses` what they hold."""
+    """The cluster of a view, from its `now` on. `spans` are the starts and ends of jobs, `uses` what they hold.
 
-    def __init__(self, view: View, policy: Policy, lengths: Lengths) -> None:
+    `again`: jobs with the gangs of theirs that run and may have to wait again.
+    """
+
+    def __init__(self, view: View, policy: Policy, lengths: Lengths, again: Iterable[JobView] = ()) -> None:
         self.now = view.now
         self.policy = policy
         self._sees_all = traits_of(policy).sees_all
@@ -76,7 +80,7 @@ class VirtualCluster:
         self._consumables = dict(view.consumables)
         self.census = cluster_index_of(replace(view, census=None))
         self.census.gang_of = self._gang_of
-        for job in view.jobs:
+        for job in (*view.jobs, *again):
             self._gangs |= {task: (job, gang) for gang in job.gangs for task in gang.tasks}
         for run in view.runs:
             self._run(run, view.now + lengths.left(run, view.now))
@@ -117,8 +121,10 @@ class VirtualCluster:
     def uses(self) -> Iterator[Use]:
         """Yield everything that holds space from the beginning on, or will."""
         yield from self._past
+        ending = [one for one in self._view.reservations if one.at_begin and one.start > self.now]
         for run in self.census.runs.values():
-            yield Use(run.placement, run.started, self._end[run.task])
+            begins = [one.start for one in ending if one.placement.keys() & run.placement.keys()]
+            yield Use(run.placement, run.started, min([self._end[run.task], *begins]))
 
     def submit(self, job: JobView) -> None:
         """Let a job arrive, the last of all by submission."""
@@ -222,14 +228,41 @@ class VirtualCluster:
         overdue = self._ends and self._ends[0][0] <= self.now
         return self.now if overdue else min(later, default=None)
 
+    def interruption(self) -> float | None:
+        """Return when a maintenance begins next that ends something of what runs; None: never."""
+        runs, to_come = self.census.runs.values(), [one for one in self._view.reservations if one.start > self.now]
+        begins = (one.start for one in to_come if one.at_begin and any(self._lasts(run, one) for run in runs))
+        return min(begins, default=None)
+
+    def _lasts(self, run: RunView, maintenance: ReservationView) -> bool:
+        return self._end[run.task] > maintenance.start and not maintenance.placement.keys().isdisjoint(run.placement)
+
     def advance(self, to: float) -> None:
-        """Let time pass, and what ends until then end."""
-        self.now = to
+        """Let time pass, and what ends until then end; then what maintenance ends that has begun."""
+        before, self.now = self.now, to
         self.promised = {}
         while self._ends and self._ends[0][0] <= to:
             end, task = heappop(self._ends)
             if self._end.get(task) == end:
                 self._finish(task, end)
+        for one in self._view.reservations:
+            if one.at_begin and before < one.start <= to:
+                self._empty(one)
+
+    def _empty(self, maintenance: ReservationView) -> None:
+        """End what runs on the workers of a maintenance that begins: whole gangs, or (cancel) whole jobs."""
+        runs, cancels = list(self.census.runs.values()), maintenance.at_begin == "cancel"
+        there = [run for run in runs if maintenance.placement.keys() & run.placement.keys()]
+        ended = {run.job if cancels else (run.job, run.gang) for run in there}
+        for run in runs:
+            if (run.job if cancels else (run.job, run.gang)) in ended:
+                self.census.put_run(replace(run, stopping=not cancels))
+                self._finish(run.task, self.now)
+        for job in {run.job for run in there}:
+            if cancels and job in self.jobs:
+                self._put(replace(self.jobs[job], gangs=(), running=0, waiting=0))
+            left = [self._end[run.task] for run in runs if run.job == job and run.task in self._end]
+            self.spans[job].end = max([self.now, *left])
 
     def _finish(self, task: str, end: float) -> None:
         run = self.census.drop_run(task)

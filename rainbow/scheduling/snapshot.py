@@ -192,7 +192,8 @@ class RunView:
 class ReservationView:
     """Space kept in advance over [start, end) for the jobs that name it; `requestors` None: of any requestor.
 
-    `maintenance`: whole workers, for no job.
+    `maintenance`: whole workers, for no job. `at_begin`: what still runs there then is ended, and waits again with
+    requeue; with cancel its job ends; "": it runs on.
     """
 
     id: str
@@ -202,6 +203,7 @@ class ReservationView:
     requestors: tuple[str, ...] | None = None
     maintenance: bool = False
     name: str = ""
+    at_begin: str = ""
 
     @property
     def called(self) -> str:

@@ -154,7 +154,10 @@ class LiveJob:
 
     def view(self) -> JobView:
         """Return the job as it stands; without gangs if nothing of it may start."""
-        gangs = self._gangs() if self.order else ()
+        return self.with_gangs(self._gangs() if self.order else ())
+
+    def with_gangs(self, gangs: Sequence[GangView]) -> JobView:
+        """Return the job as if these of its gangs might start."""
         return JobView(
             self.record.id,
             self.record.requestor,
@@ -222,10 +225,18 @@ class LiveJob:
                 longest[gang.number] = max(map(self.order.expected, indexes))
         return sorted(self._views.values(), key=lambda view: -longest[view.number])  # else as the jobspec has them
 
-    def _view(self, gang: Gang, indexes: list[int]) -> GangView:
+    def again(self, number: int, placing: MatcherCache) -> GangView | None:
+        """Return a gang that holds space as it would wait again, all of it; None: some of it does not hold any."""
+        gang = next((gang for gang in self.read.gangs if gang.number == number), None)
+        if gang is None or not self.booked.issuperset(task.index for task in gang.tasks):
+            return None
+        return self._view(gang, [task.index for task in gang.tasks], placing)
+
+    def _view(self, gang: Gang, indexes: list[int], placing: MatcherCache | None = None) -> GangView:
+        placing = placing or self.placing
         ids = [task_id(self.record.id, index) for index in indexes]
-        demand = self.placing.demand(self.record.id, gang, ids)
-        slots = self.placing.slots(gang.request)
+        demand = placing.demand(self.record.id, gang, ids)
+        slots = placing.slots(gang.request)
         seconds, alike = gang.request.duration, gang.request.number
         return GangView(self.record.id, gang.number, tuple(ids), demand, seconds, slots, alike)
 

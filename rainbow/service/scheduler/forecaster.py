@@ -87,6 +87,7 @@ class Copy:
     cores: Mapping[tuple[str, int], int]  # of what waits
     live: frozenset[str]
     limit: float
+    again: Sequence[JobView] = ()  # with what runs of them and is requeued when a maintenance begins
 
 
 class Learned:
@@ -225,7 +226,7 @@ class Forecaster:
         late = [_scored(first[job], now) for job in first.keys() & waits if first[job]["planned"] < now]
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
-        made = forecast(copy.view, policies.get(copy.policy), lengths, [*scores, *late], BOUNDS, pace)
+        made = forecast(copy.view, policies.get(copy.policy), lengths, [*scores, *late], BOUNDS, pace, copy.again)
         for job, at in began.items():
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
@@ -246,6 +247,9 @@ class Forecaster:
         waiting = [(job, gang) for job in jobs for gang in job.gangs]
         placing.gangs = {gang.demand: mirror.placing.gangs[gang.demand] for _, gang in waiting}
         hosts = {gang.demand: view.hosts(gang.demand) for _, gang in waiting}
+        again = list(_requeued(mirror, placing, view))
+        hosts |= {gang.demand: placing.hosts(gang.demand) for job in again for gang in job.gangs}
+        waiting += [(job, gang) for job in again for gang in job.gangs]
         limit = 60.0 * mirror.limits["task_minutes"]
         own = replace(
             view,
@@ -262,7 +266,7 @@ class Forecaster:
         keys = {(job.id, gang.number): _key(mirror, job, gang) for job, gang in waiting}
         runs = {run.task: _run(mirror, run, limit) for run in own.runs}
         cores = {(job.id, gang.number): _cores(placing.gangs[gang.demand][0].request) for job, gang in waiting}
-        return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit)
+        return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit, again)
 
     def _placing(self, entry: RegisteredCluster) -> MatcherCache:
         """Return this thread's own memory of the matcher's answers."""
@@ -315,6 +319,18 @@ def _first_gangs(jobs: Sequence[JobView], most: int) -> Iterator[JobView]:
         most -= len(gangs)
         if most <= 0:
             return
+
+
+def _requeued(mirror: Mirror, placing: MatcherCache, view: View) -> Iterator[JobView]:
+    """Yield the jobs of which something runs where maintenance will requeue it, with those of their gangs."""
+    emptied = {worker for one in view.reservations if one.at_begin == "requeue" for worker in one.placement}
+    found: dict[str, set[int]] = {}
+    for run in view.runs if emptied else ():
+        if not emptied.isdisjoint(run.placement):
+            found.setdefault(run.job, set()).add(run.gang)
+    for job, numbers in found.items():
+        gangs = (mirror.jobs[job].again(number, placing) for number in sorted(numbers))
+        yield mirror.jobs[job].with_gangs([gang for gang in gangs if gang])
 
 
 def _key(mirror: Mirror, job: JobView, gang: GangView) -> Key:

@@ -146,7 +146,7 @@ def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
 def _kept(record: ReservationRecord) -> ReservationView:
     requestors = None if record.requestors is None else tuple(record.requestors)
     told = (record.id, record.placement, record.start, record.end, requestors, record.maintenance, record.name)
-    return ReservationView(*told)
+    return ReservationView(*told, record.at_begin)
 
 
 BEGUN = frozenset({TaskState.RUNNING, TaskState.SUSPENDED}) | ENDED
