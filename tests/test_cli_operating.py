@@ -45,6 +45,14 @@ def test_rotated_credentials_are_renewed_in_the_file_that_has_them(shell: Shell)
     assert shell.code("cluster", "delete", "elm", **mine) is Exit.OK
 
 
+def test_nodes_that_were_down_when_imported_are_named_at_registration(shell: Shell) -> None:  # noqa: F811
+    graph = grid(1, 2)
+    down = next(one["metadata"] for one in graph["graph"]["nodes"].values() if one["metadata"]["type"] == "node")
+    down["unavailable"] = "DOWN: fan"
+    told = shell("cluster", "register", shell.file("yew.json", graph), "--name", "yew", "--secret", REGISTRATION)
+    assert f"1 node unavailable when imported: {down['name']}; until drained they take jobs" in told.stderr
+
+
 def test_credentials_that_cannot_be_saved_are_shown(shell: Shell) -> None:  # noqa: F811
     graph, registers = shell.file("ash.json", grid(1, 1)), {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
     told = shell("cluster", "register", graph, "--name", "ash", "--save", "/proc/none/x.json", **registers)

@@ -20,6 +20,7 @@ from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster
 from rainbow.graph.sources import graph_sources
 from rainbow.jobspec.yaml_reader import step
+from rainbow.text import some
 
 
 @click.group()
@@ -71,9 +72,10 @@ def register(
     own = dict(map(named_file, subsystems))
     sent = {"/graph": graph, **{f"/subsystems/{step(called)}": path for called, path in own.items()}}
     with sent_from(sent | ({"/state": state} if state else {})):
+        document = json_of(graph)
         made = client.register_cluster(
             name,
-            json_of(graph),
+            document,
             {called: json_of(path) for called, path in own.items()} or None,
             yaml_of(state) if state else None,
             levels,
@@ -87,6 +89,18 @@ def register(
         printer.show(output, made, _registered(made, None))
         raise
     printer.show(output, made, _registered(made, save))
+    for note in _about_unavailable(document, name):
+        click.echo(f"rainbow: warning: {one_line(note)}", err=True)
+
+
+def _about_unavailable(document: Any, cluster: str) -> list[str]:
+    """Return a note if an importer found nodes down: only an agent that reports them, or a drain, keeps jobs away."""
+    graph = document.get("graph")
+    vertices = graph.get("nodes") if isinstance(graph, dict) else None  # other forms come from no importer
+    found = [one.get("metadata") or {} for one in vertices.values()] if isinstance(vertices, dict) else []
+    down = [str(one.get("name")) for one in found if "unavailable" in one]
+    told = f"{some(len(down), 'node')} unavailable when imported: {', '.join(down[:5])}{', ...' * (len(down) > 5)}"
+    return [f"{told}; until drained they take jobs (rainbow worker drain NODE --cluster {cluster})"] if down else []
 
 
 def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
