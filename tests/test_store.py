@@ -19,7 +19,7 @@ from rainbow.state_machine import JobState, Task
 from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.engine import configuration, newest, open_engine
+from rainbow.store.engine import cause_of, configuration, newest, open_engine
 from rainbow.store.schema import metadata
 from rainbow.store.step_lock import StepLocks
 from tests.stores import add_cluster, job, store
@@ -100,6 +100,14 @@ def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_m
         assert modes(tmp_path / "again") == {"r.db": 0o600}
     finally:
         os.umask(before)
+
+
+def test_trouble_keeps_what_the_database_said_without_the_statement(store: Store) -> None:
+    full = sa.exc.OperationalError("UPDATE tasks", {"secret": 1}, Exception("database or disk is full"))
+    with pytest.raises(Unavailable) as caught, store.write():
+        raise full
+    assert cause_of(caught.value) == "database or disk is full"
+    assert cause_of(Unavailable("away")) == ""
 
 
 def test_every_connection_waits_for_the_disk_and_holds_foreign_keys(store: Store) -> None:

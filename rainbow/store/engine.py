@@ -277,6 +277,11 @@ def _trouble_as_unavailable() -> Iterator[None]:
         raise Unavailable("the database is not responding; try again", retry_after=2) from error
 
 
+def cause_of(fault: BaseException) -> str:
+    """Return what the database said of its trouble, without the statement: "database or disk is full"."""
+    return str(getattr(fault.__cause__, "orig", None) or "")
+
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 

@@ -33,6 +33,7 @@ from rainbow.service.placement.unplaced_jobs import Round
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.store import clusters, workers
+from rainbow.store.engine import cause_of
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import RegisteredCluster, Service
@@ -155,7 +156,7 @@ class Loop:
                 if scheduling:
                     self._unplaced.look()
             except RainbowError as fault:  # the store is away: it may come back
-                log.warning("database-unavailable", fault=str(fault))
+                log.warning("database-unavailable", fault=str(fault), cause=cause_of(fault))
             # a long queue makes long steps: whoever submits to it gets as much of the processor as they do
             self._stop.wait(min(max(self._clock() - began, SHORTEST_PAUSE), LONGEST_PAUSE))
 
