@@ -262,4 +262,5 @@ def test_body_over_the_limit_is_413(api, keebler, service):
 
 
 def test_unknown_path_is_a_problem(api):
-    assert api("GET", "/v1/nothing").json["code"] == "not-found"
+    told = api("GET", "/v1/nothing").json
+    assert (told["code"], told["detail"][:26]) == ("not-found", "path /v1/nothing not found")

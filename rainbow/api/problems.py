@@ -114,7 +114,8 @@ def install(app: Flask) -> None:
 def _of_http(fault: HTTPException) -> Response:
     status = fault.code or 500
     code = {404: "not-found", 405: "method-not-allowed", 413: "limit-exceeded"}.get(status, "request-invalid")
-    answer = problem(status, code, fault.description or HTTPStatus(status).phrase)
+    unknown = f"path {request.path[:100]} not found; GET /openapi.json lists every path"
+    answer = problem(status, code, unknown if status == 404 else fault.description or HTTPStatus(status).phrase)
     answer.headers.extend((name, value) for name, value in fault.get_headers() if name != "Content-Type")
     return answer
 
