@@ -117,6 +117,11 @@ def test_a_job_known_on_a_slow_cluster_only_is_expected_sooner_on_a_fast_one(
         ran(api, elm, name, seconds / 3, clock)
     ran(api, ash, "train", 300, clock)
     assert ends(api, four) == {"ash": 300, "elm": pytest.approx(100), "fir": 300, "oak": 300}
+    forecast(api)
+    [placed] = api.good("GET", "/v1/jobs?state=WAITING", None, ADMIN)["jobs"]
+    assert placed["cluster"] == "elm"
+    told = api.service.state(Outlook).every()[api.service.catalogue["elm"].id].expected(placed["id"])
+    assert (told.start, told.end) == (clock.now, pytest.approx(clock.now + 100))  # as it was when it was chosen
 
 
 def test_without_a_forecast_a_cluster_is_not_known_and_selection_still_places(api: Api) -> None:

@@ -7,7 +7,8 @@ the decision like any state. The chosen cluster's room has the job booked before
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rainbow.forecast import Key, ratios, read_room
+from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.room import Floats
 from rainbow.lru_cache import LruCache
 from rainbow.scheduling import SlotsView
@@ -36,6 +38,7 @@ MOST = 4_096  # shapes that are remembered
 FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
 OLDEST = 600.0  # seconds: older ones are not read
 RATED = 2_000  # lengths that a cluster's speed is compared by
+LOOKED_UP = 1_000  # keys of one forecast
 COMPARED = 3  # clusters that have run a job most often: the others are judged by them
 COMPARED_AGAIN = 600.0  # seconds
 
@@ -216,12 +219,35 @@ def _elsewhere(
     service: Service, connection: sa.Connection, alike: Mapping[str, Sequence[float]], ids: Iterable[str]
 ) -> Floats:
     """Predict how long a job runs where nothing like it has run: as elsewhere, by the ratio of their speeds."""
-    seen = sorted(alike, key=lambda one: (-len(alike[one]), one))[:COMPARED]
     rows = []
-    for cluster_id in seen:
+    for cluster_id in _most_often(alike):
         ratio = _ratios(service, connection, cluster_id)
         rows.append([median(alike[cluster_id]) * ratio.get(one, 1.0) for one in ids])
     found: Floats = np.median(np.array(rows), axis=0)
+    return found
+
+
+def _most_often(alike: Mapping[str, Sequence[float]]) -> list[str]:
+    return sorted(alike, key=lambda one: (-len(alike[one]), one))[:COMPARED]
+
+
+def runs_elsewhere(
+    service: Service, connection: sa.Connection, keys: Iterable[Key], here: Mapping[Key, Sequence[float]]
+) -> dict[Key, list[float]]:
+    """Return runs like those that a cluster has not run, as long as they would take there, so that ETAs agree.
+
+    `here`: what it has run. Of very many keys the first are looked up.
+    """
+    named = dict.fromkeys(replace(key, slots=0) for key in keys if key.name and key not in here)
+    lacking = list(islice((key for key in named if key not in here), LOOKED_UP))
+    known = statistics.everywhere(connection, [replace(key, cluster="") for key in lacking])
+    found: dict[Key, list[float]] = {}
+    for key in lacking:
+        alike = known.get(statistics.digest(key), {})
+        seen = _most_often(alike)
+        speeds = {one: _ratios(service, connection, one).get(key.cluster, 1.0) for one in seen}
+        if seen:
+            found[key] = [speeds[one] * seconds for one in seen for seconds in alike[one][-(RUNS // len(seen)) :]]
     return found
 
 

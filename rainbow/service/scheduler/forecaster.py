@@ -26,6 +26,7 @@ from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import log
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored
+from rainbow.service.placement.arrival import runs_elsewhere
 from rainbow.service.placement.replacement import is_due
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.state_machine import index_of
@@ -219,6 +220,7 @@ class Forecaster:
         with self.service.store.read() as connection:
             keys = {*copy.keys.values(), *(key for key, _, _ in copy.runs.values()), Key(entry.id)}
             recent = statistics.recent(connection, entry.id, keys)
+            recent |= runs_elsewhere(self.service, connection, copy.keys.values(), recent)
             scores, ratios = statistics.turned_out(connection, entry.id)
             first = statistics.unscored(connection, entry.id)
             began = statistics.starts(connection, first.keys() - waits)
