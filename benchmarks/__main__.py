@@ -13,7 +13,7 @@ from benchmarks.host import hosting
 from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
 from benchmarks.located import locating
-from benchmarks.presence import present, refreshed
+from benchmarks.presence import present, refreshed, woken
 from benchmarks.routing import routing
 from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
@@ -34,6 +34,7 @@ PARTS = {
     "host": hosting,
     "presence": present,
     "refresh": refreshed,
+    "wake": woken,
     "lists": listed,
     "retention": forgetting,
     "priority": priority.main,

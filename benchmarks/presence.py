@@ -14,6 +14,7 @@ from rainbow.api.front import Front
 from rainbow.service import Service
 from rainbow.service.agents.protocol import heartbeat, receive
 from rainbow.service.clusters.registration import register
+from rainbow.service.core.pubsub import OFFERS
 
 SIZES = (100, 1_000, 10_000, 100_000)
 POLLS = 500  # at once, each asked twice
@@ -29,6 +30,41 @@ def present() -> None:
         print(f"{size:>10}{found[size][0]:>14.0f}{found[size][1]:>14.0f}{found[size][2]:>16.0f}", flush=True)
     exponents = [exponent(SIZES, costs) for costs in zip(*found.values(), strict=True)]
     print(f"{'exponent':>10}{exponents[0]:>14.2f}{exponents[1]:>14.2f}{exponents[2]:>16.2f}   (wanted <= 0.1)")
+
+
+WAITING = (50, 150, 500)
+QUIET = 6.0  # seconds in which all that were woken have asked again
+
+
+def woken() -> None:
+    """Print milliseconds of CPU for a start at one worker, by how many agents of the cluster wait for offers."""
+    print(f"{'agents wait':>12}{'ms an event':>14}")
+    found = []
+    for count in WAITING:
+        with server() as service:
+            found.append(asyncio.run(_woken(service, count)))
+        print(f"{count:>12}{found[-1]:>14.1f}", flush=True)
+    print(f"{'exponent':>12}{exponent(WAITING, found):>14.2f}   (wanted <= 0.1: those whose workers got something)")
+
+
+async def _woken(service: Service, count: int) -> float:
+    """Let agents with a worker each wait, and tell the cluster what a step tells that has started a task."""
+    secret = register(service, WHO, {"name": "oak", "graph": tiny(count)})["secret"]
+    for k in range(count):
+        heartbeat(service, WHO, "oak", f"a{k}", [f"n{k}"], [])
+    assert service.turns.scheduling()
+    front, topic = Front(create_app(service), service), f"{OFFERS}{service.catalogue['oak'].id}"
+    polls = asyncio.gather(*(_poll(front, secret, k, wait=30) for k in range(count)))
+    while len(service.news._listeners.get(topic, ())) < count:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
+    began = time.process_time()
+    service.tell(service.catalogue["oak"].id)
+    await asyncio.sleep(QUIET)
+    spent = (time.process_time() - began) * 1e3
+    service.let_go()
+    await polls
+    return spent
 
 
 CATALOGUES = (100, 1_000, 10_000)
@@ -50,9 +86,9 @@ def refreshed() -> None:
     print(f"{'exponent':>10}{looked:>16.2f}{told:>16.2f}   (wanted: what is told does not grow)")
 
 
-def tiny() -> dict[str, Any]:
-    """Return the graph of one node."""
-    vertices = {"c": {"type": "cluster"}, "n": {"type": "node"}}
+def tiny(nodes: int = 0) -> dict[str, Any]:
+    """Return the graph of one node, or of numbered ones."""
+    vertices = {"c": {"type": "cluster"}, "n": {"type": "node", **({"count": nodes} if nodes else {})}}
     nodes = {key: {"metadata": data} for key, data in vertices.items()}
     return {"graph": {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}}
 
@@ -84,8 +120,8 @@ async def _asked_again(service: Service, secret: str) -> float:
     return (time.process_time() - began) / POLLS * 1e6
 
 
-async def _poll(front: Front, secret: str, k: int) -> None:
-    body = json.dumps({"agent": f"a{k}", "wait": 0.5}).encode()
+async def _poll(front: Front, secret: str, k: int, wait: float = 0.5) -> None:
+    body = json.dumps({"agent": f"a{k}", "wait": wait}).encode()
     path, sent = "/v1/clusters/oak/receive", [{"type": "http.request", "body": body}]
     headers = [(b"authorization", f"Bearer {secret}".encode()), (b"content-length", str(len(body)).encode())]
     scope: dict[str, Any] = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
