@@ -102,6 +102,19 @@ def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_m
         os.umask(before)
 
 
+def test_full_disk_is_called_by_its_name(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/r.db")
+
+    def fill() -> None:
+        with store.write() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+            connection.exec_driver_sql("CREATE TABLE more AS SELECT randomblob(1000000)")
+
+    with pytest.raises(Unavailable, match="the disk of the database is full"):
+        fill()
+    store.close()
+
+
 def test_trouble_keeps_what_the_database_said_without_the_statement(store: Store) -> None:
     full = sa.exc.OperationalError("UPDATE tasks", {"secret": 1}, Exception("database or disk is full"))
     with pytest.raises(Unavailable) as caught, store.write():

@@ -41,6 +41,7 @@ TROUBLE = (
     *(sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError),
     *(sa.exc.InternalError, sa.exc.NotSupportedError),
 )
+NO_ROOM = frozenset({"SQLITE_FULL", "53100"})  # of SQLite and of PostgreSQL
 T = TypeVar("T")
 
 
@@ -274,7 +275,15 @@ def _trouble_as_unavailable() -> Iterator[None]:
     try:
         yield
     except TROUBLE as error:
-        raise Unavailable("the database is not responding; try again", retry_after=2) from error
+        raise Unavailable(_trouble(error), retry_after=2) from error
+
+
+def _trouble(error: Exception) -> str:
+    """Say what of the trouble is no secret, and helps who runs the server."""
+    said = getattr(error, "orig", None)
+    if NO_ROOM & {getattr(said, "sqlite_errorname", None), getattr(said, "sqlstate", None)}:
+        return "the disk of the database is full: who runs the server must make room"
+    return "the database is not responding; try again"
 
 
 def cause_of(fault: BaseException) -> str:
