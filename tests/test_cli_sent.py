@@ -55,6 +55,12 @@ def test_a_cluster_is_registered_with_all_that_belongs_to_it(shell: Shell) -> No
     assert shell.code("cluster", "delete", "ash", **own) is Exit.OK
 
 
+def test_a_refused_jobspec_names_the_file_and_the_place_in_it(shell: Shell) -> None:
+    path = shell.file("job.yaml", "version: 1\nresources: x\n")
+    assert re.search(rf"{re.escape(str(path))}: .*line 1, column 1", shell("submit", path).stderr)
+    assert "job.yaml" not in shell("submit", "-", stdin="version: 1\nresources: x\n").stderr
+
+
 def test_a_refused_registration_names_the_file_and_the_place_in_it(shell: Shell) -> None:
     graph = grid(1, 1)
     graph["graph"]["nodes"]["n0"]["metadata"]["size"] = "x"

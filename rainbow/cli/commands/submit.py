@@ -174,6 +174,8 @@ def submit(
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     except Problem as problem:
         show_refusals(problem, output)
+        if problem.line is not None and given.files:
+            problem.detail = f"{given.files[0]}: {problem.detail}"
         raise
     if not wait:
         printer.show(output, made, lambda console: _draw(console, dict(made)))
