@@ -63,7 +63,7 @@ def test_jobs_are_listed_newest_first_page_by_page(oak: Cluster) -> None:
     seen: list[str] = []
     cursor = ""
     while cursor is not None:
-        page = oak.api.good("GET", f"/v1/jobs?limit=2{cursor and '&cursor=' + cursor}", None, oak.token)
+        page = oak.api.good("GET", f"/v1/jobs?limit=2&cursor={cursor}", None, oak.token)
         seen += [job["id"] for job in page["jobs"]]
         cursor = page["next"]
     assert seen == ids[::-1]

@@ -41,7 +41,7 @@ def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit:
         raise RequestError(
             f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
         )
-    if cursor is not None and not re.fullmatch("[0-9a-f]{24}", cursor):
+    if cursor and not re.fullmatch("[0-9a-f]{24}", cursor):
         raise RequestError(f"unknown cursor {cursor[:40]!r}; give what a page said under next", pointer="/cursor")
     return Filter(
         clusters=who.visible,
@@ -51,7 +51,7 @@ def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit:
         requestor=asked.get("requestor"),
         reason=asked.get("reason") or None,
         oldest=asked.get("sort") == "oldest",
-        before=cursor,
+        before=cursor or None,
         limit=limit,
     )
 
