@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from rainbow.cli.commands.jobs import WAITS, exit_code_of, job
-from rainbow.cli.commands.submit import job_and_cluster_options, ready, show_refusals, tell
+from rainbow.cli.commands.submit import job_and_cluster_options, ready, refusals_shown, tell
 from rainbow.cli.input.job_options import Given, JobCommand
 from rainbow.cli.output import printer
 from rainbow.cli.session import first_time, login, with_tokens
-from rainbow.client import Client, Problem
+from rainbow.client import Client
 from rainbow.errors import NotFound
 from rainbow.jobspec.batch import read_array
 
@@ -121,16 +121,13 @@ def run(
     jobspec = ready(client, given.jobspec())
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     among = [{"name": one} for one in clusters] or None
-    try:
+    with refusals_shown("table", given.files):
         made = client.submit(
             *(jobspec, name, requestor, selector, among),
             queue=queue or None,
             backend=backend,
             login=None if requestor else login(),
         )
-    except Problem as problem:
-        show_refusals(problem, "table")
-        raise
     tell(
         [
             f"submitted job {made['id']}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +25,7 @@ from rainbow.cli.session import first_time, login, with_tokens
 from rainbow.text import some
 
 if TYPE_CHECKING:
-    from rainbow.client import Client, Problem
+    from rainbow.client import Client
 
 TOGETHER = 100  # jobs in one call
 BY_JOB = ("after", "afterany", "afterok", "afternotok")
@@ -164,19 +165,12 @@ def submit(
         )
         printer.show(output, found, lambda console: draw_etas(console, found))
         click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
-    from rainbow.client import Problem
-
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
-    try:
+    with refusals_shown(output, given.files):
         chosen = selector_given(selector, selector_options)
         how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
         how["login"] = None if requestor else login()
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
-    except Problem as problem:
-        show_refusals(problem, output)
-        if problem.line is not None and given.files:
-            problem.detail = f"{given.files[0]}: {problem.detail}"
-        raise
     if not wait:
         printer.show(output, made, lambda console: _draw(console, dict(made)))
         return
@@ -233,11 +227,20 @@ def _submit_many(
     click.get_current_context().exit(exit_of_many(rows))
 
 
-def show_refusals(problem: Problem, output: str) -> None:
-    """Show why no cluster takes a job."""
-    if problem.code in (*UNMATCHED, NO_CLUSTER_NOW):
-        told = {"detail": problem.detail, **problem.facts}
-        printer.show(output, told, lambda console: draw_decision(console, problem.facts))
+@contextmanager
+def refusals_shown(output: str, jobspecs: Sequence[Path] = ()) -> Iterator[None]:
+    """Show why no cluster takes a job, and name the file of a jobspec that is refused at a place in it."""
+    from rainbow.client import Problem
+
+    try:
+        yield
+    except Problem as problem:
+        if problem.code in (*UNMATCHED, NO_CLUSTER_NOW):
+            facts = problem.facts
+            printer.show(output, {"detail": problem.detail, **facts}, lambda console: draw_decision(console, facts))
+        if problem.line is not None and jobspecs:
+            problem.detail = f"{jobspecs[0]}: {problem.detail}"
+        raise
 
 
 def _draw(console: Any, made: dict[str, Any]) -> None:

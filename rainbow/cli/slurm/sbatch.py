@@ -13,12 +13,12 @@ import click
 import yaml
 
 from rainbow.cli.commands.jobs import exit_code_of
-from rainbow.cli.commands.submit import ready, show_refusals, tell
+from rainbow.cli.commands.submit import ready, refusals_shown, tell
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input.files import naming, text_of
 from rainbow.cli.input.job_options import as_usage, caller
 from rainbow.cli.session import login, with_tokens
-from rainbow.client import Client, Problem
+from rainbow.client import Client
 from rainbow.jobspec import Limits, parse_jobspec
 from rainbow.jobspec.flux import flux_jobspec
 from rainbow.jobspec.sbatch import GivenOptions, call_of, is_script, jobspec_of_call, read_call, words_of_call
@@ -44,11 +44,8 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
         tell(notes)
     if "test-only" in given:
         _test(client, document)
-    try:
+    with refusals_shown("table"):
         made = client.submit(ready(client, document), login=login())
-    except Problem as problem:
-        show_refusals(problem, "table")
-        raise
     click.echo(made["id"] if "parsable" in given else f"Submitted batch job {made['id']}")
     if "quiet" not in given:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))
