@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -179,8 +179,19 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _composed(text: str, limits: Limits) -> Any:
     if not _is_small(text, limits):
-        _check_events(text, limits)
+        try:
+            _check_events(text, limits)
+        except yaml.MarkedYAMLError as fault:
+            _check_before(fault, text, limits)
+            raise
     return yaml.compose(text, Loader=_Loader)
+
+
+def _check_before(fault: yaml.MarkedYAMLError, text: str, limits: Limits) -> None:
+    """Check what stands before a fault: libyaml looks ahead, and ends at a depth of its own."""
+    if fault.problem_mark:
+        with suppress(yaml.YAMLError):
+            _check_events(text[: fault.problem_mark.index], limits)
 
 
 def _not_yaml(fault: Exception, text: str | bytes) -> JobspecError:
