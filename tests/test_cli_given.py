@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.cli.exit_codes import Exit
-from rainbow.jobspec.durations import seconds_of
+from rainbow.jobspec.times import seconds_of
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures

@@ -15,8 +15,8 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.batch import index_at, loader, read_array
 from rainbow.jobspec.sbatch import GivenOptions, Surroundings, call_of, jobspec_of_call, read_call
-from rainbow.jobspec.sbatch.moments import moment
 from rainbow.jobspec.sbatch.options import OPTIONS, WHY_NOT, Place, Takes
+from rainbow.jobspec.times import moment
 from tests.conftest import examples
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,8 @@ from rainbow.cli.input.files import text_of
 from rainbow.cli.output import printer
 from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.sbatch import GivenOptions, Surroundings, is_script, jobspec_of_call, read_call
+from rainbow.jobspec.times import WANTED, seconds_of
 from rainbow.text import IGNORED, UNREAD
 from rainbow.text import seconds_of as time_of
 

@@ -18,7 +18,7 @@ from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.hostlist import fold_hosts
-from rainbow.jobspec.sbatch.moments import moment
+from rainbow.jobspec.times import moment
 
 # Rainbow's states in the words of sacct
 STATES = {

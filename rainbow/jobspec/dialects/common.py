@@ -12,10 +12,10 @@ from rainbow.errors import JobspecError
 from rainbow.jobspec.attributes import read_constraint, read_dependencies, system_needs
 from rainbow.jobspec.batch import SHAPE, arrayed, read_script
 from rainbow.jobspec.dialects.alternatives import alternatives
-from rainbow.jobspec.durations import WANTED, seconds_of
 from rainbow.jobspec.elastic import scattered
 from rainbow.jobspec.quantities import about_units, read_count
 from rainbow.jobspec.request import HIGHEST, LOWEST, OF_ITS_OWN, Count, Need, Request, Resource, TaskSpec
+from rainbow.jobspec.times import WANTED, seconds_of
 from rainbow.jobspec.yaml_reader import as_number, step
 from rainbow.text import shortened, unread
 

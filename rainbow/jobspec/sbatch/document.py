@@ -16,10 +16,9 @@ from typing import Any
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.batch import LAYOUT, SHAPE, read_array
-from rainbow.jobspec.durations import seconds_of
 from rainbow.jobspec.request import LOWEST
-from rainbow.jobspec.sbatch.moments import moment
 from rainbow.jobspec.sbatch.options import OPTIONS, GivenOptions, Place
+from rainbow.jobspec.times import moment, seconds_of
 from rainbow.text import some
 
 Document = dict[str, Any]

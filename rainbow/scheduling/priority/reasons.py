@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
 
-from rainbow.jobspec.durations import UNITS
+from rainbow.jobspec.times import UNITS
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
 from rainbow.scheduling.priority.model import Item, Need, QueueInstance

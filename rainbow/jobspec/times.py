@@ -1,4 +1,10 @@
-"""Moments as `sbatch --begin` and `--deadline` read them.
+"""Times as people write them: durations, and moments as `sbatch --begin` and `--deadline` read them.
+
+90        a plain number: seconds in a jobspec (as RFC 14 has it), minutes to sbatch
+1.5h      RFC 23 (Flux): a number with ms, s, m, h or d
+10:30     minutes:seconds                1-12        days-hours
+1:30:00   hours:minutes:seconds          1-12:30     days-hours:minutes, and :seconds
+UNLIMITED, INFINITE                      no limit: 0
 
 2030-01-31  2030-01-31T12:00[:30]  01/31/30  01/31  0131[30]   a day; a time follows after T, a blank or a dash
 16:00[:30]  4:00pm  midnight  noon  teatime  fika  elevenses    the next such time
@@ -10,11 +16,47 @@ Times without a date that are over today are tomorrow's. All are in the zone of 
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta
 
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_FSD = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd]?)", re.ASCII)
+_CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
+_ENDLESS = ("unlimited", "infinite")
+WANTED = "seconds, or a duration such as 90s, 10m, 2h, 1d, 10:30 (MM:SS), 01:30:00 or 1-12 (D-HH)"
+
+
+def seconds_of(text: str, plain: float = 1) -> float | None:
+    """Return how many seconds a duration has, 0 for no limit; None if it is none. `plain`: the unit of a bare number.
+
+    >>> [seconds_of(text) for text in ("90", "1.5h", "1d", "01:30:00", "2-00:00:10", "10 minutes")]
+    [90.0, 5400.0, 86400.0, 5400.0, 172810.0, None]
+    >>> [seconds_of(text, plain=60) for text in ("90", "90s", "10:30", "1-12", "1-12:30", "infinite")]
+    [5400.0, 90.0, 630.0, 129600.0, 131400.0, 0.0]
+    """
+    if text.lower() in _ENDLESS:
+        return 0.0
+    if found := _FSD.fullmatch(text):
+        seconds = float(found[1]) * (UNITS[found[2]] if found[2] else plain)
+        return seconds if math.isfinite(seconds) else None
+    return _of_clock(text)
+
+
+def _of_clock(text: str) -> float | None:
+    found = _CLOCK.fullmatch(text)
+    if found is None or not (found[1] or found[3]) or any(int(part or 0) > 59 for part in found.groups()[2:]):
+        return None
+    days, *rest = found.groups()
+    parts = [int(part) for part in rest if part is not None]
+    if days is None and len(parts) == 2:
+        parts = [0, *parts]
+    hours, minutes, seconds = [*parts, 0, 0][:3]
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
 _NAMED = {"midnight": (0, 0), "elevenses": (11, 0), "noon": (12, 0), "fika": (15, 0), "teatime": (16, 0)}
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_WORDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,9})\s*([a-z]*))?", re.ASCII)
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?\s*(am|pm)?", re.ASCII)
 _DATES = (
@@ -47,9 +89,9 @@ def moment(text: str, now: datetime) -> float | None:
 
 def _from_now(found: re.Match[str], now: datetime) -> float | None:
     unit = (found[3] or "seconds").removesuffix("s")
-    if unit not in _UNITS:
+    if unit not in _WORDS:
         return None
-    return now.timestamp() + (-1 if found[1] == "-" else 1) * int(found[2] or 0) * _UNITS[unit]
+    return now.timestamp() + (-1 if found[1] == "-" else 1) * int(found[2] or 0) * _WORDS[unit]
 
 
 def _day(words: str, now: datetime) -> tuple[datetime | None, str]:
