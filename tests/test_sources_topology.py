@@ -19,7 +19,7 @@ from rainbow.errors import GraphError, LimitError
 from rainbow.graph import Cluster, Limits
 from rainbow.graph.sources import graph_sources
 from rainbow.graph.sources.slurm import read_slurm
-from rainbow.graph.sources.slurm_gres import read_gres
+from rainbow.graph.sources.slurm_node import read_gres
 from rainbow.graph.sources.slurm_topology import read_topology
 from tests.test_survey import CASES, command_saying
 

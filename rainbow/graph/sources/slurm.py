@@ -19,8 +19,7 @@ from rainbow.errors import GraphError, InputError
 from rainbow.graph.document import LIMITS, Limits, given, mapping, sequence, text
 from rainbow.graph.formats import host_list
 from rainbow.graph.sources.node_list import Node, decode, lay_out
-from rainbow.graph.sources.slurm_gres import near_their_cores, read_gres
-from rainbow.graph.sources.slurm_node import Record, node_of
+from rainbow.graph.sources.slurm_node import Record, near_their_cores, node_of, read_gres
 from rainbow.graph.sources.slurm_topology import Above, read_topology
 
 
