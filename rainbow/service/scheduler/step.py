@@ -50,8 +50,7 @@ from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
-from rainbow.service.scheduler.supposition import supposed
-from rainbow.service.scheduler.view import Frozen, frozen, take_snapshot
+from rainbow.service.scheduler.view import Frozen, frozen, supposed, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
 from rainbow.store import clusters, jobs, reservations, tasks
 from rainbow.transitions import Assigned, StopOrdered, transition
