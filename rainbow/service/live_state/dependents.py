@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rainbow.scheduling.dependencies import BEGIN, Target, awaited
-from rainbow.service.jobs.dependency_targets import targets_of, wait_of
+from rainbow.service.jobs.dependencies import targets_of, wait_of
 
 if TYPE_CHECKING:
     from rainbow.scheduling import Wait

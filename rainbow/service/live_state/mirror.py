@@ -23,7 +23,7 @@ from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerV
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster
-from rainbow.service.jobs.dependency_targets import target
+from rainbow.service.jobs.dependencies import target
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import may_run
 from rainbow.service.live_state.dependents import Dependents

@@ -15,7 +15,7 @@ from rainbow.selection import check_options
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.settings import WAIT
-from rainbow.service.jobs.dependency_targets import check_dependencies
+from rainbow.service.jobs.dependencies import check_dependencies
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal
 from rainbow.service.placement.candidates import barred, reach_of
@@ -41,7 +41,7 @@ class Submission:
     clusters: Sequence[str] | None = None  # only these; None: all the caller may use
     name: str | None = None
     requestor: str | None = None
-    basis: str | None = None  # what the job is a version of: see named_dependencies.py
+    basis: str | None = None  # what the job is a version of: see jobs/dependencies.py
     tag: str | None = None  # which version
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key

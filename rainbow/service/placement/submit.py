@@ -27,14 +27,20 @@ from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
-from rainbow.service.jobs.dependency_targets import check_dependencies
+from rainbow.service.jobs.dependencies import (
+    check_dependencies,
+    check_scopes,
+    jobs_before,
+    record_symbols,
+    replace_ancestors,
+    replace_waiting,
+)
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import first_tasks
-from rainbow.service.placement import ledger, named_dependencies, refusal
+from rainbow.service.placement import ledger, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import DigestedText, StatesRead, read_states, sized, snapshot, unattended
 from rainbow.service.placement.match_cache import Match
-from rainbow.service.placement.named_dependencies import replace_ancestors, replace_waiting
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
@@ -112,7 +118,7 @@ class SubmitTransaction:
 
     def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decision:
         check_dependencies(connection, self.who, self.wanted.request)
-        named_dependencies.check(self.who, self.wanted.request)
+        check_scopes(self.who, self.wanted.request)
         return self._decide(connection, job_id)
 
     def prestore(self) -> None:
@@ -311,7 +317,7 @@ class SubmitTransaction:
         )
 
     def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:
-        return named_dependencies.find(connection, self.who, record, self.wanted.request) or None
+        return jobs_before(connection, self.who, record, self.wanted.request) or None
 
     def _check_live(self, connection: sa.Connection, cluster_id: str, requestor: str) -> None:
         most = self.service.settings.limits.live
@@ -369,7 +375,7 @@ class SubmitTransaction:
         became = jobs.add(connection, record, _text(asked.jobspec), decision, staged=self.staged is not None, **key)
         if not became:
             raise Unavailable("the store forgot a large job while its tasks were stored; try again", retry_after=1)
-        named_dependencies.keep(connection, record, self.wanted.request)
+        record_symbols(connection, record, self.wanted.request)
         remember(record.id, self.wanted)
 
 
