@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.timing import heading, row
 from rainbow.accounts.tree import Account, Member
 from rainbow.service import Service, Settings
-from rainbow.service.accounts.ranks import KnownAccounts
+from rainbow.service.accounts.account_cache import KnownAccounts
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.access import Caller
 from rainbow.service.placement.submit import Submission, submit

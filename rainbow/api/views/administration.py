@@ -12,7 +12,6 @@ from flask import Blueprint, Response, jsonify, redirect, request
 from rainbow.api.wire import flag, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
 from rainbow.service.accounts import administration as account_verbs
-from rainbow.service.accounts import quality
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import BUCKETS, METRICS, counters, gauges_here, histograms
@@ -180,8 +179,7 @@ def show_account(account: str) -> Any:
 def put_account(account: str) -> Any:
     """Create an account, or change what the body names of it; a user that is null leaves it. Of root: the rules."""
     asking = who()
-    shown, _ = account_verbs.put(service(), asking, account, read_mapping("Account"))
-    return jsonify(shown)
+    return jsonify(account_verbs.put(service(), asking, account, read_mapping("Account")))
 
 
 @accounts.delete("/accounts/<id:account>", endpoint="delete")
@@ -194,20 +192,20 @@ def delete_account(account: str) -> Any:
 @accounts.get("/qos", endpoint="qos")
 def list_qos() -> Any:
     """List the qualities of service: priority, limits, exemptions, who may use them, and what they preempt."""
-    return jsonify(qos=quality.listing(service(), who()))
+    return jsonify(qos=account_verbs.list_qos(service(), who()))
 
 
 @accounts.put("/qos/<id:qos>", endpoint="put_qos")
 def put_qos(qos: str) -> Any:
     """Create a quality of service, or change what the body names of it."""
     asking = who()
-    return jsonify(quality.put(service(), asking, qos, read_mapping("Qos")))
+    return jsonify(account_verbs.put_qos(service(), asking, qos, read_mapping("Qos")))
 
 
 @accounts.delete("/qos/<id:qos>", endpoint="delete_qos")
 def delete_qos(qos: str) -> Any:
     """Delete a quality of service that no active job has."""
-    quality.delete(service(), who(), qos)
+    account_verbs.delete_qos(service(), who(), qos)
     return "", 204
 
 

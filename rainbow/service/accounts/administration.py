@@ -1,4 +1,4 @@
-"""The verbs of accounts: list, show, create or change, delete, and what was used."""
+"""The verbs of accounts and qualities of service: list, show, create or change, delete, and what was used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from math import isinf
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
-from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, RequestError
-from rainbow.service.accounts.ranks import KnownAccounts, standings_of, tree_of
+from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, PolicyError, RequestError
+from rainbow.scheduling.qos import DEFAULT, Qos, check_qos, read_qos
+from rainbow.service.accounts.account_cache import KnownAccounts, qos_table, standings_of, tree_of
 from rainbow.store.accounts import charges, registry
 from rainbow.store.accounts.charges import BY
 from rainbow.text import some
@@ -57,8 +58,8 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         return _account(service, connection, tree, tree.accounts[name], found, depth, who)
 
 
-def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Create or change an account by what the body names; return it, and whether it is new.
+def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Create or change an account by what the body names; return it.
 
     Of the root: the rules of usage, {"half_life": seconds, "weights": {type: weight}}.
     """
@@ -66,7 +67,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
     if not NAME.fullmatch(name):
         raise RequestError(f"an account is named by letters, digits, '.', '_' and '-', got {name!r:.60}", pointer="")
     if name == ROOT_NAME:
-        return _put_rules(service, who, body), False
+        return _put_rules(service, who, body)
     with service.store.write() as connection:
         tree = registry.tree(connection)
         changed = _changed(tree.accounts.get(name) or Account(name), body)
@@ -74,7 +75,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> tu
         registry.put(connection, changed)
         _put_users(connection, tree, name, body.get("users") or {})
     service.state(KnownAccounts).forget()
-    return show(service, who, name), name not in tree.accounts
+    return show(service, who, name)
 
 
 def _changed(account: Account, body: Mapping[str, Any]) -> Account:
@@ -287,3 +288,48 @@ def csv_of(found: Mapping[str, Any]) -> str:
         [*(row[key] for key in found["by"]), *(row["hours"].get(k, 0.0) for k in kinds)] for row in found["rows"]
     )
     return out.getvalue()
+
+
+# ── qualities of service ──
+
+
+def list_qos(service: Service, who: Caller) -> list[dict[str, Any]]:
+    """List the qualities of service by name."""
+    with service.store.read() as connection:
+        return [_qos_document(one) for _, one in sorted(qos_table(service, connection).items())]
+
+
+def put_qos(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a quality of service, or change what the body names of it."""
+    check_admin(who)
+    if not NAME.fullmatch(name):
+        raise RequestError(f"a qos is named by letters, digits, '.', '_' and '-', got {name!r:.60}", pointer="")
+    with service.store.write() as connection:
+        known = registry.qos(connection)
+        given = check_qos({**known.get(name, {}), **body})
+        for k, other in enumerate(given["preempts"]):
+            if other not in {*known, name, DEFAULT}:
+                raise PolicyError(f"qos {other:.40} not found", pointer=f"/preempts/{k}")
+        accounts = registry.tree(connection).accounts
+        for k, account in enumerate(given["accounts"]):
+            if account not in accounts:
+                raise PolicyError(f"account {account:.40} not found", pointer=f"/accounts/{k}")
+        registry.put_qos(connection, name, given)
+    service.state(KnownAccounts).forget()
+    return _qos_document(read_qos(name, given))
+
+
+def delete_qos(service: Service, who: Caller, name: str) -> None:
+    """Delete a quality of service that no active job has."""
+    check_admin(who)
+    with service.store.write() as connection:
+        if name not in registry.qos(connection):
+            raise NotFound(f"qos {name} not found")
+        if there := charges.active_of_qos(connection, name):
+            raise Conflict(f"qos {name} has {some(there, 'active job')}; cancel them or wait until they end")
+        registry.remove_qos(connection, name)
+    service.state(KnownAccounts).forget()
+
+
+def _qos_document(one: Qos) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(one).items()}

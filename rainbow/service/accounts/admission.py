@@ -13,8 +13,7 @@ from rainbow.accounts.usage import NODE, used
 from rainbow.errors import Forbidden, JobspecError, OverBudget, TooMany
 from rainbow.scheduling.qos import BUDGETS, LIMITS, Qos
 from rainbow.scheduling.snapshot import BEHIND_ALL
-from rainbow.service.accounts.quality import qos_of, qos_table
-from rainbow.service.accounts.ranks import tree_of
+from rainbow.service.accounts.account_cache import qos_of, qos_table, tree_of
 from rainbow.store import cluster_states
 from rainbow.store.accounts import charges
 from rainbow.store.accounts.charges import Balance

@@ -22,8 +22,8 @@ from rainbow.jobspec.storable import keeping
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, FORECAST, SWITCHES
+from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
-from rainbow.service.accounts import ranks
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
 from rainbow.service.core.limits import admit, check_limits
@@ -111,7 +111,7 @@ class SubmitTransaction:
     @property
     def is_of_one_cluster(self) -> bool:
         """Whether all it writes is of the chosen cluster, and nothing it reads is counted over several."""
-        accounts_ = self.service.state(ranks.KnownAccounts)
+        accounts_ = self.service.state(account_cache.KnownAccounts)
         named = self.asked.basis or self.wanted.request.dependencies
         whole = named or self.staged or accounts_.tree.accounts or accounts_.qos
         return not (whole or read_of(self.selector, self.options, FORECAST))
@@ -266,7 +266,9 @@ class SubmitTransaction:
     def _tell_account(self, connection: sa.Connection, states: dict[str, dict[str, Any]]) -> None:
         user, request = self.arrival().requestor, self.wanted.request
         account = accounts.account_of(self.service, connection, self.who, user, request, self.asked.account)
-        for name, known in ranks.variables(self.service, connection, account, user).items() if account else ():
+        for name, known in (
+            account_cache.variables(self.service, connection, account, user).items() if account else ()
+        ):
             for state in states.values():
                 state[name] = known
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, RainbowError, Refused, TooMany
-from rainbow.service.accounts.ranks import members_of, standings_of
+from rainbow.service.accounts.account_cache import members_of, standings_of
 from rainbow.service.core.access import Caller, Callers
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.refusal import wait_of

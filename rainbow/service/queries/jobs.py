@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
-from rainbow.service.accounts.ranks import standing_document, standings_of
+from rainbow.service.accounts.account_cache import standing_document, standings_of
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.lifecycle import job_document, visible_job

@@ -40,7 +40,7 @@ from rainbow.scheduling import (
 from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.scheduling.rules.running_limits import within
-from rainbow.service.accounts.quality import with_elsewhere
+from rainbow.service.accounts.account_cache import with_elsewhere
 from rainbow.service.agents.liveness import LostClusters, is_awaited, lose_the_silent, may_return
 from rainbow.service.core.limits import check_limits
 from rainbow.service.core.service import ByCluster

@@ -33,8 +33,7 @@ from rainbow.scheduling import (
     traits_of,
 )
 from rainbow.scheduling.snapshot import Rows
-from rainbow.service.accounts.quality import rules_of
-from rainbow.service.accounts.ranks import members_of, standings_of
+from rainbow.service.accounts.account_cache import members_of, rules_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
 from rainbow.service.jobs.jobspecs import Reading, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of

@@ -1,4 +1,4 @@
-"""The tree of accounts and the place of each user in it, remembered.
+"""Accounts and qualities of service, remembered: the place of each user, a job's quality, and the rules of a step.
 
 The tree is read again when it has changed. Standings are worked out again after REFRESH seconds: usage decays by the
 hour, and a step that starts a thousand tasks a second need not look each time.
@@ -7,21 +7,27 @@ hour, and a step that starts a thousand tasks a second need not look each time.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from rainbow.accounts.budget import read_budget
+from rainbow.accounts.budget import GUARANTEED, read_budget
 from rainbow.accounts.fair_tree import Key, Standing, standings
 from rainbow.accounts.tree import Tree
-from rainbow.scheduling.qos import Qos, Rules, read_qos
+from rainbow.errors import Forbidden, JobspecError
+from rainbow.scheduling.qos import DEFAULT, Limit, Qos, Rules, read_qos
+from rainbow.scheduling.rules.running_limits import held_cores
 from rainbow.store.accounts import charges, registry
-from rainbow.text import some
+from rainbow.text import meant, some
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.core.service import Service
+    from rainbow.jobspec import Request
+    from rainbow.service.core.service import RegisteredCluster, Service
+
 
 REFRESH = 5.0  # seconds
 
@@ -102,3 +108,73 @@ def standing_document(account: str, user: str, found: Mapping[Key, Standing]) ->
     text = f"account {account} has used {own.percent} % of its share, {first}"
     facts = {"factor": round(mine.factor, 6), "ahead": mine.ahead, "percent": own.percent}
     return {"account": account, "text": text, **facts}
+
+
+AT = "/attributes/system/qos"
+
+
+def qos_table(service: Service, connection: sa.Connection) -> Mapping[str, Qos]:
+    """Return all qualities of service by name."""
+    return known_of(service, connection).qos
+
+
+def asked_qos(request: Request) -> str:
+    """Return what a jobspec names; "" if it names none."""
+    system, site = request.attributes.get("system") or {}, request.attributes.get("site") or {}
+    slurm = site.get("slurm") or {}
+    found = system.get("qos") or slurm.get("qos") or ""
+    if not isinstance(found, str):
+        raise JobspecError(f"qos must be a name, got {found!r:.40}", pointer=AT)
+    return found
+
+
+def qos_of(service: Service, connection: sa.Connection, user: str, account: str, request: Request) -> Qos | None:
+    """Return the quality of service of a user's job; Forbidden says which ones they may use.
+
+    A server that has none leaves what a job names to its cluster.
+    """
+    known, asked = qos_table(service, connection), asked_qos(request)
+    if not known:
+        return None
+    found = known.get(asked or DEFAULT)
+    if found is not None and found.admits(user, account):
+        return found
+    if not asked:
+        return None
+    own = [name for name, one in sorted(known.items()) if one.admits(user, account)]
+    near = meant(asked, own)
+    hint = f"{near}; " if near else ""
+    raise Forbidden(
+        f"user {user} may not use qos {asked:.40}; {hint}{user} may use: {', '.join(own) or 'none'}", qos=own
+    )
+
+
+# ── the rules of a step ──
+
+
+def rules_of(service: Service, connection: sa.Connection, entry: RegisteredCluster) -> Rules | None:
+    """Return what holds on a cluster; None where no rule can matter."""
+    known, name = known_of(service, connection), entry.cluster.name
+    if name not in known.rules:
+        known.rules[name] = _rules(known.tree, known.qos, name)
+    rules = known.rules[name]
+    if not (rules.has_limits or rules.has_preemption or rules.parents):
+        return None
+    return with_elsewhere(connection, entry, rules)
+
+
+def with_elsewhere(connection: sa.Connection, entry: RegisteredCluster, rules: Rules) -> Rules:
+    """Return rules with what runs on other clusters by now."""
+    if not rules.has_shared_limits:
+        return rules
+    used: Counter[Limit] = Counter()
+    for owner, placement in charges.placed_elsewhere(connection, entry.id):
+        over_all = [limit for limit in rules.counted(owner) if not limit.cluster]
+        used.update(dict.fromkeys(over_all, held_cores(placement)))
+    return replace(rules, elsewhere=dict(used))
+
+
+def _rules(tree: Tree, qos: Mapping[str, Qos], cluster: str) -> Rules:
+    lines = {name: tuple((one.name, one.limits) for one in tree.line(name) if one.limits) for name in tree.accounts}
+    lending = {name: one.parent for name, one in tree.accounts.items() if GUARANTEED in one.limits}
+    return Rules(cluster, qos, {name: line for name, line in lines.items() if line}, parents=lending)
