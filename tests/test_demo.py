@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from rainbow.cli import main
-from rainbow.cli.demo.tables import NEXT, DemoOutcome, differences
+from rainbow.cli.demo.run import NEXT, DemoOutcome, differences
 
 ROOT = Path(__file__).parents[1]
 DEMO = [sys.executable, "-m", "rainbow", "demo"]

@@ -8,8 +8,8 @@ from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.attributes import task_needs
-from rainbow.jobspec.dialects.alternatives import MOST_VARIANTS
 from rainbow.jobspec.dialects.common import (
+    MOST_VARIANTS,
     labels,
     read_command,
     read_counts,

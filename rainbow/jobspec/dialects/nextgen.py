@@ -11,8 +11,7 @@ from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.attributes import named_needs, requires
-from rainbow.jobspec.dialects.alternatives import MOST_VARIANTS, OR, XOR
-from rainbow.jobspec.dialects.common import read_command, read_counts, request_of
+from rainbow.jobspec.dialects.common import MOST_VARIANTS, OR, XOR, read_command, read_counts, request_of
 from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.schema_validation import check, unknown_keys
