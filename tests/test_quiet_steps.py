@@ -183,10 +183,10 @@ def test_metrics_are_the_figures_of_the_moment(api):
     oak.take()
     text = api.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)
     for line in (
-        'rainbow_class_running{cluster="oak",class="default"} 2',
-        'rainbow_class_waiting{cluster="oak",class="default"} 3',
-        'rainbow_class_target{cluster="oak",class="default"} 2',
-        'rainbow_class_loaned{cluster="oak",class="default"} 0',
+        'rainbow_class_running{class="default",cluster="oak"} 2.0',
+        'rainbow_class_waiting{class="default",cluster="oak"} 3.0',
+        'rainbow_class_target{class="default",cluster="oak"} 2.0',
+        'rainbow_class_loaned{class="default",cluster="oak"} 0.0',
         'rainbow_spread{cluster="oak"} 0.0',
         'rainbow_step_failed{cluster="oak"} 0.0',
     ):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +12,7 @@ from rainbow.errors import Forbidden
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import reload as core_reload
-from rainbow.service.core.counters import BUCKETS, METRICS, counters, gauges_here, histograms
+from rainbow.service.core.counters import exposition
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 
@@ -69,63 +67,14 @@ def show() -> Any:
     are those of its last cycle, or of one of the 20 plans that a request makes. `brief=true` leaves them out.
     """
     _check_reader()
-    lines = [*_counters(), *_histograms(), *_gauges()]
-    told = "\n".join(lines) + "\n" + ("" if flag("brief") else of_clusters(service()))
-    return Response(told, mimetype="text/plain; version=0.0.4")
+    figures = () if flag("brief") else of_clusters(service())
+    return Response(exposition(gauges(service()), figures), mimetype="text/plain; version=0.0.4")
 
 
 def _check_reader() -> None:
     """Refuse a caller without a credential for it: a proxy in front makes every address the loopback's."""
     if service().settings.server.metrics != "everybody" and not who().monitors:
         raise Forbidden("admin or monitor token required (rainbow token mint --monitor)")
-
-
-def _head(name: str) -> list[str]:
-    kind, _, words = METRICS[name]
-    return [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
-
-
-def _counters() -> Iterable[str]:
-    found = counters()
-    for name in sorted({name for name, _ in found}):
-        yield from _head(name)
-        label = METRICS[name][1]
-        yield from (
-            f"{name}{_labels(label, (value,))} {n:g}" for (of, value), n in sorted(found.items()) if of == name
-        )
-
-
-def _histograms() -> Iterable[str]:
-    found = histograms()
-    for name in sorted({name for name, _ in found}):
-        yield from _head(name)
-        for (of, value), row in sorted(found.items()):
-            if of == name:
-                yield from _histogram(name, f"{METRICS[name][1]}={_quoted(value)}", row)
-
-
-def _histogram(name: str, label: str, row: list[float]) -> Iterable[str]:
-    *counts, total = row
-    for bound, upto in zip([*map(str, BUCKETS), "+Inf"], accumulate(counts), strict=True):
-        yield f'{name}_bucket{{{label},le="{bound}"}} {upto:g}'
-    yield f"{name}_sum{{{label}}} {total:g}"
-    yield f"{name}_count{{{label}}} {sum(counts):g}"
-
-
-def _gauges() -> Iterable[str]:
-    for name, rows in {**gauges(service()), **gauges_here()}.items():
-        yield from _head(name)
-        yield from (f"{name}{_labels(METRICS[name][1], values)} {n:g}" for values, n in rows)
-
-
-def _labels(names: str, values: tuple[str, ...]) -> str:
-    pairs = [f"{name}={_quoted(value)}" for name, value in zip(names.split(","), values, strict=False) if name]
-    return "{" + ",".join(pairs) + "}" if pairs else ""
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 tokens = Blueprint("tokens", __name__, url_prefix="/v1/tokens")

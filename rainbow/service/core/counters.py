@@ -1,20 +1,31 @@
-"""Counters and histograms of this process, for /metrics.
+"""Metrics of this process, in Prometheus' text format.
 
-METRICS lists their names and meanings; a test compares it with the documentation.
+METRICS lists their names and meanings; a test compares it with the documentation. Counters and histograms are
+prometheus-client's; what is counted at a scrape is written as gauges.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-METRICS = {
+METRICS = {  # name → kind, labels, meaning
     "rainbow_requests_total": ("counter", "status", "Requests answered, by status"),
     "rainbow_submits_total": (
         "counter",
@@ -81,30 +92,37 @@ def thread_seconds() -> dict[str, float]:
     return found
 
 
-_lock = threading.Lock()
+Row = tuple[tuple[str, ...], float]  # the values of its labels, and its own
+REGISTRY = CollectorRegistry()
+ProcessCollector(registry=REGISTRY)
+disable_created_metrics()  # type: ignore[no-untyped-call]  # each name would have a second gauge
+_counters = {
+    name: Counter(name, text, label.split(), registry=REGISTRY)
+    for name, (kind, label, text) in METRICS.items()
+    if kind == "counter"
+}
+_histograms = {
+    name: Histogram(name, text, label.split(), registry=REGISTRY, buckets=BUCKETS)
+    for name, (kind, label, text) in METRICS.items()
+    if kind == "histogram"
+}
 _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: value now}
     "rainbow_connections": dict,
     "rainbow_steps_overdue": dict,
     "rainbow_forecast_age_seconds": dict,
     "rainbow_thread_cpu_seconds": thread_seconds,
 }
-_counters: dict[tuple[str, str], float] = {}
-_histograms: dict[tuple[str, str], list[float]] = {}  # a count for each bucket, all, and the sum
 
 
 def count(name: str, label: str, amount: float = 1) -> None:
     """Add to a counter; `name` is without its _total."""
-    with _lock:
-        key = (f"{name}_total", label)
-        _counters[key] = _counters.get(key, 0) + amount
+    _counters[f"{name}_total"].labels(label).inc(amount)
 
 
 def observe(name: str, label: str, seconds: float) -> None:
-    """Add one time to a histogram."""
-    with _lock:
-        row = _histograms.setdefault((name, label), [0.0] * (len(BUCKETS) + 2))
-        row[bisect_left(BUCKETS, seconds)] += 1
-        row[-1] += seconds
+    """Add one time to a histogram; label "" of one that has no labels."""
+    histogram = _histograms[name]
+    (histogram.labels(label) if label else histogram).observe(seconds)
 
 
 @contextmanager
@@ -123,18 +141,31 @@ def gauge(name: str, read: Callable[[], Mapping[str, float]]) -> None:
     _gauges[name] = read
 
 
-def gauges_here() -> dict[str, list[tuple[tuple[str, ...], float]]]:
-    """Return {name: its labels and values} of the gauges of this process."""
-    return {name: [((label,), value) for label, value in read().items()] for name, read in _gauges.items()}
+def family(name: str, text: str, labels: Iterable[str], rows: Iterable[Row]) -> GaugeMetricFamily:
+    """Make a gauge of the values that it has now."""
+    found = GaugeMetricFamily(name, text, labels=list(labels))
+    for values, value in rows:
+        found.add_metric(values, value)
+    return found
 
 
-def counters() -> dict[tuple[str, str], float]:
-    """Return {(name, label): value}."""
-    with _lock:
-        return dict(_counters)
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one scrape reads: the metrics of this process, and gauges that are counted for it."""
+
+    gauges: Sequence[GaugeMetricFamily]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric with its samples."""
+        yield from REGISTRY.collect()
+        yield from self.gauges
 
 
-def histograms() -> dict[tuple[str, str], list[float]]:
-    """Return {(name, label): a count for each bucket, one for what is above them all, and the sum}."""
-    with _lock:
-        return {key: list(row) for key, row in _histograms.items()}
+def exposition(counted: Mapping[str, Iterable[Row]], figures: Iterable[GaugeMetricFamily] = ()) -> bytes:
+    """Write the metrics of this process, the gauges of METRICS that were counted, and figures."""
+    here = {name: [((label,), value) for label, value in read().items()] for name, read in _gauges.items()}
+    gauges = [
+        family(name, METRICS[name][2], filter(None, METRICS[name][1].split(",")), rows)
+        for name, rows in {**counted, **here}.items()
+    ]
+    return generate_latest(Scrape([*gauges, *figures]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
@@ -13,11 +14,14 @@ from rainbow.scheduling import diagram, plan_diagram
 from rainbow.scheduling.interface import Order
 from rainbow.service.clusters.scheduling_settings import settings_document
 from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.counters import Row, family
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.step import FiguresByCluster, LastFigures, plan_only
 from rainbow.store import clusters, jobs, statistics
 
 if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
+
     from rainbow.service.core.service import Service
 
 
@@ -81,16 +85,13 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
     return {"lines": lines, "text": made.text(decided[0].now), "svg": plan_diagram.draw(made, decided[0].now)}
 
 
-Rows = list[tuple[tuple[str, ...], float]]
-
-
-def gauges(service: Service) -> dict[str, Rows]:
+def gauges(service: Service) -> dict[str, list[Row]]:
     """Return {metric: [(labels, value)]}, clusters by name."""
     with service.store.read() as connection:
         names = {record.id: record.name for record in clusters.every(connection)}
         found = statistics.counted(connection)
         waiting = jobs.count_unplaced(connection)
-    told: dict[str, Rows] = {"rainbow_clusters": [((), float(len(names)))]}
+    told: dict[str, list[Row]] = {"rainbow_clusters": [((), float(len(names)))]}
     told["rainbow_jobs_unplaced"] = [((), float(waiting))]
     for metric, counts in found.items():
         rows = [((names[key], label), float(n)) for (key, label), n in counts.items() if key in names]
@@ -117,27 +118,28 @@ OF_HOST = {
     "step_failed": "1 if the last scheduling cycle failed, 0 otherwise.",
 }
 OF_ALL = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | OF_HOST
-Sample = tuple[dict[str, str], float]
 
 
-def metrics(service: Service) -> str:
-    """Write the figures of every cluster: of its last step, or of a plan if something has happened there since.
+def metrics(service: Service) -> Iterator[GaugeMetricFamily]:
+    """Yield the figures of every cluster: of its last step, or of a plan if something has happened there since.
 
     At most MOST_PLANS plans are made, those first whose figures are oldest.
     """
     with service.store.read() as connection:
         queues = statistics.queues(connection)
     _plan_again(service)
-    kept, found = service.state(FiguresByCluster), dict[str, list[Sample]]()
+    kept, found = service.state(FiguresByCluster), defaultdict[str, list[Row]](list)
     for name, entry in sorted(service.catalogue.items()):
-        label = {"cluster": name}
+        found["tasks_waiting"].append(((name,), queues.get((entry.id, "waiting"), 0)))
+        found["tasks_booked"].append(((name,), queues.get((entry.id, "running"), 0)))
+        found["step_failed"].append(((name,), float(entry.id in service.faults)))
         known = kept.get(entry.id)
-        samples: list[tuple[str, Sample]] = [("tasks_waiting", (label, queues.get((entry.id, "waiting"), 0)))]
-        samples += [("tasks_booked", (label, queues.get((entry.id, "running"), 0)))]
-        samples += [("step_failed", (label, float(entry.id in service.faults)))]
-        for metric, sample in (*samples, *_of_policy(known.figures if known else {}, label)):
-            found.setdefault(metric, []).append(sample)
-    return "".join(line for metric, text in OF_ALL.items() for line in _written(metric, text, found.get(metric, [])))
+        for metric, row in _of_policy(known.figures if known else {}, name):
+            found[metric].append(row)
+    for metric, text in OF_ALL.items():
+        if metric in found:
+            labels = ("cluster", "class") if metric.startswith("class_") else ("cluster",)
+            yield family(f"rainbow_{metric}", text, labels, found[metric])
 
 
 MOST_PLANS = 20  # made for one scrape, a millisecond or two each
@@ -168,27 +170,10 @@ def _figures(service: Service, name: str) -> Mapping[str, Any]:
     return plan[1].figures if plan else {}
 
 
-def _of_policy(figures: Mapping[str, Any], label: dict[str, str]) -> Iterator[tuple[str, Sample]]:
+def _of_policy(figures: Mapping[str, Any], cluster: str) -> Iterator[tuple[str, Row]]:
     for key in OF_CLUSTER:
         if isinstance(figures.get(key), (int, float)):
-            yield key, (label, figures[key])
+            yield key, ((cluster,), figures[key])
     classes = figures.get("classes", {})
     for one, row in classes.items() if isinstance(classes, Mapping) else ():
-        yield from ((f"class_{key}", ({**label, "class": one}, row[key])) for key in OF_CLASS if key in row)
-
-
-def _written(metric: str, text: str, samples: list[Sample]) -> Iterator[str]:
-    if samples:
-        yield f"# HELP rainbow_{metric} {text}\n# TYPE rainbow_{metric} gauge\n"
-    for labels, value in samples:
-        inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
-        yield f"rainbow_{metric}{{{inside}}} {value}\n"
-
-
-def _escaped(word: str) -> str:
-    """Write a label's value.
-
-    >>> _escaped('a"b')
-    'a\\\\"b'
-    """
-    return word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        yield from ((f"class_{key}", ((cluster, one), row[key])) for key in OF_CLASS if key in row)
