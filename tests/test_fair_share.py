@@ -6,7 +6,7 @@ import pytest
 
 from rainbow.scheduling import Stop
 from rainbow.scheduling.fair_share.caps import job_cap
-from rainbow.scheduling.fair_share.model import Load
+from rainbow.scheduling.fair_share.model import JobWork
 from rainbow.scheduling.fair_share.settings import Growth
 from rainbow.scheduling.fair_share.share_tables import Tables, job_order, machine_order, share_counts
 from tests.small_clusters import EAGER, cluster, counts, job, put
@@ -46,7 +46,7 @@ def test_fragmentation_example_of_the_text():
 
 
 CHAIN = Growth(initialization_cap=2, expand_by_doubling=True, use_prediction=True, prediction_fudge=60_000)
-BUSY = Load(most=50, items_left=100, threads=4)
+BUSY = JobWork(most=50, items_left=100, threads=4)
 
 
 @pytest.mark.parametrize(

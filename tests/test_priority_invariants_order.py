@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rainbow.scheduling import Priority, ReservationView, Start
 from rainbow.scheduling.priority.config.settings import check_settings
-from rainbow.scheduling.priority.items import Names, environments, items
+from rainbow.scheduling.priority.items import Categories, environments, items
 from rainbow.scheduling.priority.job_order import ordered, prioritise
 from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.priority.policy import dispatch, own_view
@@ -87,7 +87,7 @@ def category_of(job):
     given_ = check_settings({"parallel_environments": PES, "queues": {"q": {}, "r": {}}})
     kept = (ReservationView("ar", {}, 0.0, 1.0),)
     view = make_view(NOW, {"n": {"core": 4}}, [job_view(job)], (), given_, reservations=kept)
-    return Names(True).key(items(view, given_)[0])
+    return Categories(True).key(items(view, given_)[0])
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rainbow.scheduling.priority.config.load_formulas import Load
+from rainbow.scheduling.priority.config.load_formulas import WorkerLoads
 from rainbow.scheduling.priority.config.settings import check_settings
 from tests.priority_cases import FOUR, NOW, asking, held, placed, plan, running, view, waits, where
 
@@ -43,7 +43,7 @@ def test_sequence_numbers_and_load_order_the_workers():
 def test_load_of_new_tasks_is_assumed_and_fades():
     given_ = check_settings({"load_adjustments": {"np_load_avg": 0.5}, "load_formula": "np_load_avg"})
     of = view([], runs=[running("r", "n0", 2, started=NOW - 225)], load={"n0": {"np_load_avg": 0.1}})
-    assert Load(of, given_).values["n0"]["np_load_avg"] == pytest.approx(0.1 + 2 * 0.5 * 0.5 / 2)
+    assert WorkerLoads(of, given_).values["n0"]["np_load_avg"] == pytest.approx(0.1 + 2 * 0.5 * 0.5 / 2)
     made = plan(
         view([asking(f"j{k}") for k in range(4)], load_adjustments={"np_load_avg": 0.5}, load_formula="np_load_avg")
     )

@@ -11,7 +11,7 @@ from rainbow.errors import PolicyError
 from rainbow.scheduling.fair_share.apportionment import apportion, entity
 from rainbow.scheduling.fair_share.caps import job_cap, projected
 from rainbow.scheduling.fair_share.eviction import Invested, eviction_order
-from rainbow.scheduling.fair_share.model import Load
+from rainbow.scheduling.fair_share.model import JobWork
 from rainbow.scheduling.fair_share.settings import Growth, check_settings
 from rainbow.scheduling.fair_share.share_tables import Tables, remove, share_counts, total_quanta
 from rainbow.scheduling.settings_schema import read_settings
@@ -103,7 +103,7 @@ def _tables(row: Row) -> Iterator[str]:
 
 def _job_cap(row: Row) -> Iterator[str]:
     growth = Growth(row["init_cap"], row["doubling"], row["prediction"], row["fudge_ms"], row["epoch_ms"])
-    load = Load(
+    load = JobWork(
         row["max_shares"],
         row["remaining"],
         row["threads"],

@@ -19,16 +19,16 @@ from __future__ import annotations
 from math import floor
 from statistics import fmean
 
-from rainbow.scheduling.fair_share.model import Job, Load, Pool
+from rainbow.scheduling.fair_share.model import Job, JobWork, Pool
 from rainbow.scheduling.fair_share.settings import Growth
 
 
-def job_cap(growth: Growth, load: Load, current: int, classic: bool = False) -> tuple[int, str]:
+def job_cap(growth: Growth, load: JobWork, current: int, classic: bool = False) -> tuple[int, str]:
     """Say how many shares the job can use now, and what holds it there.
 
-    >>> job_cap(Growth(initialization_cap=2), Load(most=8, items_left=100, initialising=True), 0)
+    >>> job_cap(Growth(initialization_cap=2), JobWork(most=8, items_left=100, initialising=True), 0)
     (2, 'initialization-cap')
-    >>> job_cap(Growth(), Load(most=8, items_left=100), 3)
+    >>> job_cap(Growth(), JobWork(most=8, items_left=100), 3)
     (6, 'doubling')
     """
     if load.completed:
@@ -52,17 +52,17 @@ def _least(cap: int, limit: int, why: str, limited: str) -> tuple[int, str]:
     return (limit, limited) if limit < cap else (cap, why)
 
 
-def base_cap(load: Load, current: int) -> tuple[int, str]:
+def base_cap(load: JobWork, current: int) -> tuple[int, str]:
     """Bound a job by its work left, though never below what it holds, and by its own maximum."""
     work = max(-(-load.items_left // max(1, load.threads)), current)
     most = current if load.most == -1 else max(0, load.most)
     return (most, "maximum") if most <= work else (work, "work-left")
 
 
-def projected(growth: Growth, load: Load, current: int) -> int | None:
+def projected(growth: Growth, load: JobWork, current: int) -> int | None:
     """Predict the shares still of use once new ones had initialised; None if nothing is known.
 
-    >>> projected(Growth(), Load(most=9, items_left=100, time_per_item=1000.0, init_times=(30000.0,)), 1)
+    >>> projected(Growth(), JobWork(most=9, items_left=100, time_per_item=1000.0, init_times=(30000.0,)), 1)
     1
     """
     if load.time_per_item <= 0:

@@ -21,8 +21,8 @@ from rainbow.scheduling.fair_share.eviction import clear_closed, clear_reserved,
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.how_much import how_much
 from rainbow.scheduling.fair_share.model import Job, World
-from rainbow.scheduling.fair_share.patience import Patience
-from rainbow.scheduling.fair_share.what_of import Place, Space, gather, restore, spread_out, to_keep, what_of
+from rainbow.scheduling.fair_share.patience import LongestWait
+from rainbow.scheduling.fair_share.what_of import MachineSpace, Place, gather, restore, spread_out, to_keep, what_of
 from rainbow.scheduling.interface import Free
 
 
@@ -33,7 +33,7 @@ class Epoch:
         self, world: World, memory: Mapping[str, Any], place: Place, now: float, free: Free | None = None
     ) -> None:
         self.world = world
-        self.patience = Patience(world, memory, now)
+        self.patience = LongestWait(world, memory, now)
         self.memory = memory
         self.place = place
         self.free = free
@@ -51,7 +51,7 @@ class Epoch:
             self.settling.fix(world)
         self._count(granted)
         self.patience.settle()
-        space = Space(world.machines, self.free)
+        space = MachineSpace(world.machines, self.free)
         clear_reserved(world, space)
         restore(world, space, self.memory.get("claims", {}))
         what_of(world, space, set(self.memory.get("needy", ())))

@@ -30,7 +30,7 @@ from typing import Any
 
 from rainbow.scheduling.fair_share.model import Job, Machine, Share, World
 from rainbow.scheduling.fair_share.settings import Rule
-from rainbow.scheduling.fair_share.what_of import FreeShares, Space, place
+from rainbow.scheduling.fair_share.what_of import FreeShares, MachineSpace, place
 from rainbow.state_machine import WorkerState
 
 
@@ -51,7 +51,7 @@ def clear_limbo(world: World) -> None:
             share.evict("blacklisted")
 
 
-def clear_reserved(world: World, space: Space) -> None:
+def clear_reserved(world: World, space: MachineSpace) -> None:
     """Keep every machine a reservation was promised, and empty it of what can be preempted."""
     for job in world.jobs:
         for machine in job.promised:
@@ -123,7 +123,7 @@ def floor_of(job: Job, threshold: int) -> int:
     return min(most, job.counted) if job.cls.fair else job.counted
 
 
-def defragment(world: World, space: Space) -> list[Job]:
+def defragment(world: World, space: MachineSpace) -> list[Job]:
     """Make room for needy jobs; return them: they come first in the next epoch."""
     threshold = world.settings.threshold
     needy = [job for top in world.tops for jobs in world.priorities(top) for job in jobs]
@@ -138,7 +138,7 @@ def defragment(world: World, space: Space) -> list[Job]:
     return needy
 
 
-def _hold_back(job: Job, space: Space) -> None:
+def _hold_back(job: Job, space: MachineSpace) -> None:
     """Keep the space of what was going to start, where gifts to better priorities leave too little to work with."""
     if job.cls.fair and job.held < job.least:
         for machine in list(job.starts):
@@ -158,7 +158,7 @@ class ShareTransfer:
 class Defragmentation:
     """What the rich have given so far in this epoch."""
 
-    def __init__(self, world: World, space: Space, needy: set[str]) -> None:
+    def __init__(self, world: World, space: MachineSpace, needy: set[str]) -> None:
         self.space = space
         self.threshold = world.settings.threshold
         self.needy = needy

@@ -22,7 +22,7 @@ CLUSTER = ""  # placements name what lies outside every worker under it
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class JobWork:
     """What is known of a job's work; times in milliseconds."""
 
     most: int  # shares it may ever hold; -1: those it holds now
@@ -151,7 +151,7 @@ class Job:
     pool: Pool
     order: int
     submitted: float
-    load: Load
+    load: JobWork
     elastic: bool
     ready: bool = False  # it has initialised, as far as anybody said
     least: int = 0

@@ -29,7 +29,7 @@ Place = Callable[[str, Sequence[str]], "Take | None"]
 TRACKED = 100  # jobs whose waiting is remembered
 
 
-class Patience:
+class LongestWait:
     """The one job of a tree that room is made for; `job` is None if nobody has waited so long."""
 
     def __init__(self, world: World, memory: Mapping[str, Any], now: float) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Claims = dict[str, dict[str, int]]
 
 
-def restore(world: World, space: Space, kept: Mapping[str, Any]) -> None:
+def restore(world: World, space: MachineSpace, kept: Mapping[str, Any]) -> None:
     """Keep again what was kept, as far as it is still needed and can still become free."""
     machines = {machine.id: machine for machine in world.machines}
     for job in world.jobs:
@@ -79,7 +79,7 @@ class FreeShares:
                 yield from sizes[size][kind]
 
 
-class Space:
+class MachineSpace:
     """What is free and kept on all machines; `shelves` sorts them by what is neither used nor kept."""
 
     def __init__(self, machines: Iterable[Machine], free: Free | None = None) -> None:
@@ -158,7 +158,7 @@ class Space:
         self.shelves.file(machine)
 
 
-def what_of(world: World, space: Space, needy: Collection[str]) -> None:
+def what_of(world: World, space: MachineSpace, needy: Collection[str]) -> None:
     """Place what can be placed: first what the last epoch left needy, then by priority."""
     for top in world.tops:
         groups = list(world.priorities(top))
@@ -176,7 +176,7 @@ def _turn(job: Job) -> tuple[int, int, float, str]:
     return (-job.pool.depth, -job.order, *job.rank) if job.cls.fair else (0, 0, *job.rank)
 
 
-def place(job: Job, space: Space) -> None:
+def place(job: Job, space: MachineSpace) -> None:
     """Start what the job lacks where it fits now; a job starts with no fewer than it can work with."""
     before = len(job.starts)
     if job.startable:
@@ -191,7 +191,7 @@ def place(job: Job, space: Space) -> None:
             space.give_back(job, machine)
 
 
-def _place_kept(job: Job, space: Space) -> None:
+def _place_kept(job: Job, space: MachineSpace) -> None:
     """Use what was kept for the job as far as it is free."""
     for machine, count in list(job.claims.items()):
         order = machine.order if job.cls.rule is Rule.RESERVE else job.order
@@ -203,14 +203,14 @@ def _place_kept(job: Job, space: Space) -> None:
             space.book(job, machine, fit)
 
 
-def _place_apart(job: Job, space: Space) -> None:
+def _place_apart(job: Job, space: MachineSpace) -> None:
     """Instances of one service stand on different machines where they can."""
     for machine in [m for pool in job.reach() for m in space.shelves.tightest(pool, job)]:
         if job.startable and job.service not in machine.services and job.room(machine, machine.unclaimed):
             space.book(job, machine, space.locate(job, machine, 1))
 
 
-def _place_in(job: Job, pool: Pool, space: Space) -> None:
+def _place_in(job: Job, pool: Pool, space: MachineSpace) -> None:
     chosen: list[tuple[Machine, int]] = []
     need = job.startable
     for machine in space.shelves.tightest(pool, job):
@@ -227,7 +227,7 @@ def _place_in(job: Job, pool: Pool, space: Space) -> None:
 SHORT = {"", "no-space", "fragmented", "defragmentation"}  # reasons for which several machines may do
 
 
-def spread_out(world: World, space: Space, grants: Grants) -> None:
+def spread_out(world: World, space: MachineSpace, grants: Grants) -> None:
     """Start what fits on no single machine now on several, beside others: it is no share, and stays where it is."""
     for job in world.jobs:
         alone = job.elastic or job.service or job.cls.rule is not Rule.FIXED_SHARE

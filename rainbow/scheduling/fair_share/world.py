@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from rainbow.scheduling.fair_share.model import CLUSTER, Amounts, Job, Load, Machine, Pool, Share, World
+from rainbow.scheduling.fair_share.model import CLUSTER, Amounts, Job, JobWork, Machine, Pool, Share, World
 from rainbow.scheduling.fair_share.settings import ClassSettings, NodepoolSettings, Rule, Settings
 from rainbow.scheduling.fair_share.share_tables import job_order, machine_order
 from rainbow.scheduling.interface import Start, View, Wait
@@ -257,7 +257,7 @@ class WorldBuilder:
             self.world.tops[0],
             1,
             view.submitted,
-            Load(0, 0),
+            JobWork(0, 0),
             bool(view.elastic),
         )
         job.service = view.service
@@ -306,7 +306,15 @@ class WorldBuilder:
     def _part(self, name: str, view: JobView, cls: ClassSettings, pool: Pool, wish: ShareDemand) -> Job:
         least = view.elastic.least if view.elastic else 0
         part = Job(
-            name, view.id, view.requestor, cls, pool, wish.order, view.submitted, Load(0, 0), view.elastic is not None
+            name,
+            view.id,
+            view.requestor,
+            cls,
+            pool,
+            wish.order,
+            view.submitted,
+            JobWork(0, 0),
+            view.elastic is not None,
         )
         part.asked = wish.asked
         part.least, part.service, part.amounts, part.gangs = least, view.service, dict(wish.amounts), wish.gangs
@@ -367,15 +375,15 @@ def _progress(run: RunView, now: float) -> RunProgress:
     return RunProgress(True, 0.0, max(0.0, now - run.started))
 
 
-def _load(view: JobView, job: Job) -> Load:
+def _load(view: JobView, job: Job) -> JobWork:
     """What the job's work allows; a job that is not elastic wants all its shares at once."""
     count = len(job.gangs) + len(job.shares)
     if view.elastic is None:
-        return Load(count, count)
+        return JobWork(count, count)
     progress, threads = view.progress, max(1, view.elastic.threads)
     most = count if view.elastic.most is None else view.elastic.most
     ready = [share for share in job.shares if share.initialised]
-    return Load(
+    return JobWork(
         most=most,
         items_left=most * threads if progress is None or progress.items_left is None else progress.items_left,
         threads=threads,

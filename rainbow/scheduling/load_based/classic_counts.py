@@ -18,7 +18,7 @@ import numpy as np
 
 
 @dataclass(slots=True)
-class Load:
+class ClassLoad:
     """One class during a round; `start` below zero counts tasks to stop."""
 
     percent: int
@@ -85,19 +85,19 @@ def spread(workers: int, percents: Mapping[str, int], running: Counts, waiting: 
 Counts = Mapping[str, int]
 
 
-def _loads(workers: int, percents: Mapping[str, int], running: Counts, waiting: Counts) -> list[Load]:
+def _loads(workers: int, percents: Mapping[str, int], running: Counts, waiting: Counts) -> list[ClassLoad]:
     """Classes of 0 % are skipped: what they run and wait for is not counted."""
     target = targets(workers, percents)
     counted = [name for name in percents if percents[name]]
     return [
-        Load(percents[n], target[n], running.get(n, 0), waiting.get(n, 0))
+        ClassLoad(percents[n], target[n], running.get(n, 0), waiting.get(n, 0))
         if n in counted
-        else Load(0, target[n], 0, 0)
+        else ClassLoad(0, target[n], 0, 0)
         for n in percents
     ]
 
 
-def _entitle(idle: int, loads: list[Load]) -> int:
+def _entitle(idle: int, loads: list[ClassLoad]) -> int:
     """Hand out idle workers by what is missing to the targets; return how many are left."""
     for _ in loads:
         missing = [_missing(load) for load in loads]
@@ -114,12 +114,12 @@ def _entitle(idle: int, loads: list[Load]) -> int:
     return idle
 
 
-def _missing(load: Load) -> int:
+def _missing(load: ClassLoad) -> int:
     held = load.running + load.start
     return load.target - held if load.wait > 0 and held <= load.target else 0
 
 
-def _lend(free: int, loads: list[Load], rebalancing: bool) -> None:
+def _lend(free: int, loads: list[ClassLoad], rebalancing: bool) -> None:
     """Set the shares by percent among the classes that wait, less what each has been lent already."""
     percents = sum(load.percent for load in loads if load.wait > 0)
     if not percents:
@@ -133,13 +133,13 @@ def _lend(free: int, loads: list[Load], rebalancing: bool) -> None:
         load.share = int(more / total * 100)
 
 
-def _deserved(load: Load, percents: int, lent: int, rebalancing: bool) -> int:
+def _deserved(load: ClassLoad, percents: int, lent: int, rebalancing: bool) -> int:
     part = math.floor(load.percent / percents * lent) if load.wait > 0 else 0
     kept = load.loaned + (load.start if rebalancing and load.start < 0 else 0)
     return max(0, part - kept)
 
 
-def _allocate(free: int, loads: list[Load]) -> int:
+def _allocate(free: int, loads: list[ClassLoad]) -> int:
     """Hand out workers by share in order, each part rounded up; the last ones may get less."""
     total = 0
     for load in loads:

@@ -48,7 +48,7 @@ class Noted:
 
     settings: Mapping[str, Any]
     hosts: object
-    names: Names
+    names: Categories
     of_job: dict[str, list[Item]] = field(default_factory=dict)
 
 
@@ -58,13 +58,13 @@ def noted(view: View, settings: Mapping[str, Any]) -> Noted:
     same = before and before.settings is view.settings and before.hosts == view.hosts
     if before and same and len(before.names.numbers) < MOST_NAMES:
         return before
-    found = Noted(view.settings, view.hosts, Names(bool(settings["queues"] or settings["quotas"])))
+    found = Noted(view.settings, view.hosts, Categories(bool(settings["queues"] or settings["quotas"])))
     if view.quiet and view.census is not None:
         view.census.notes[Noted] = found
     return found
 
 
-def items_of(view: View, settings: Mapping[str, Any], job: JobView, names: Names) -> Iterator[Item]:
+def items_of(view: View, settings: Mapping[str, Any], job: JobView, names: Categories) -> Iterator[Item]:
     """Yield the items of one job; their places are given later."""
     kept = {reservation.id: reservation for reservation in view.reservations}
     return _items(view, settings, job, environments(settings), kept, names)
@@ -81,7 +81,7 @@ def _items(
     job: JobView,
     known: Mapping[str, Environment],
     kept: Mapping[str, ReservationView],
-    names: Names,
+    names: Categories,
 ) -> Iterator[Item]:
     """Yield the items of a job; their places are given later."""
     asks = _possible(view, job, read_asks(job), known)
@@ -162,7 +162,7 @@ def admits(kept: ReservationView, job: JobView) -> bool:
     return kept.requestors is None or job.requestor in kept.requestors
 
 
-class Names:
+class Categories:
     """Numbers categories: two items of one number fit at the same times and places."""
 
     def __init__(self, by_user: bool) -> None:

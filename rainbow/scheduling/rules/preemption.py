@@ -31,7 +31,7 @@ NOT_SPACE = frozenset({"attributes", "running-limit", "never", "unfit", "cluster
 Claim = Mapping[str, Any]  # of a job: {"tasks": preempted, "until": time, "again": time, "tries": count}
 
 
-class Unit(NamedTuple):
+class RunningGang(NamedTuple):
     """The running tasks of one gang."""
 
     priority: int
@@ -43,10 +43,10 @@ class Unit(NamedTuple):
 Fits = Callable[[Collection[str]], Collection[str] | None]
 
 
-def chosen(units: Sequence[Unit], fits: Fits) -> list[Unit]:
+def chosen(units: Sequence[RunningGang], fits: Fits) -> list[RunningGang]:
     """Return the units to preempt, none if the claim does not fit after all of them.
 
-    >>> units = [Unit(0, -9.0, ("b",), frozenset("n")), Unit(0, -5.0, ("a",), frozenset("n"))]
+    >>> units = [RunningGang(0, -9.0, ("b",), frozenset("n")), RunningGang(0, -5.0, ("a",), frozenset("n"))]
     >>> [unit.tasks for unit in chosen(units, lambda gone: "n" if "a" in gone else None)]
     [('a',)]
     """
@@ -67,11 +67,11 @@ def chosen(units: Sequence[Unit], fits: Fits) -> list[Unit]:
     return kept
 
 
-def _tasks(units: Iterable[Unit]) -> list[str]:
+def _tasks(units: Iterable[RunningGang]) -> list[str]:
     return [task for unit in units for task in unit.tasks]
 
 
-def units_for(view: View, rules: Rules, job: JobView, gone: Collection[str]) -> list[Unit]:
+def units_for(view: View, rules: Rules, job: JobView, gone: Collection[str]) -> list[RunningGang]:
     """Return what a job may preempt: nothing exempt, nothing of its own, and no gang in part."""
     may = rules.of(job.qos).preempts
     others = [runs for runs in _running_gangs(view, gone) if runs[0].job != job.id]
@@ -96,10 +96,10 @@ def _may_go(rules: Rules, run: RunView, may: Collection[str], now: float) -> boo
     )
 
 
-def _unit(runs: Sequence[RunView]) -> Unit:
+def _unit(runs: Sequence[RunView]) -> RunningGang:
     workers = frozenset(worker for run in runs for worker in run.placement if worker)
     youngest = -max(run.started for run in runs)
-    return Unit(runs[0].priority, youngest, tuple(sorted(run.task for run in runs)), workers)
+    return RunningGang(runs[0].priority, youngest, tuple(sorted(run.task for run in runs)), workers)
 
 
 # ── what would be free ──
@@ -370,9 +370,9 @@ class Preemption:
         back = sum(held_cores(run.placement) for run in runs if limit in self.rules.counted(owner_of(run)))
         return self.used.get(limit, 0) + cores_of(gang) - back <= limit.most
 
-    def _borrowed(self, job: JobView, gone: Collection[str]) -> list[Unit]:
+    def _borrowed(self, job: JobView, gone: Collection[str]) -> list[RunningGang]:
         """Return what siblings run beyond what they are guaranteed, their last starts first."""
-        own, found, over = self.rules.guarantee(owner_of(job)), list[Unit](), dict[Limit, float]()
+        own, found, over = self.rules.guarantee(owner_of(job)), list[RunningGang](), dict[Limit, float]()
         for runs in sorted(_running_gangs(self.view), key=lambda runs: (-runs[0].started, runs[0].task)):
             its, kind = self.rules.guarantee(owner_of(runs[0])), self.rules.of(runs[0].qos)
             free = all(not run.stopping and run.task not in gone for run in runs) and PREEMPTION not in kind.exempt

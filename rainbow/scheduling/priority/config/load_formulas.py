@@ -53,7 +53,7 @@ def evaluate(formula: Formula, values: Mapping[str, float]) -> float:
     return sum(factor * (values.get(name, 0.0) if name else 1.0) for name, factor in formula)
 
 
-class Load:
+class WorkerLoads:
     """The adjusted load values of every worker in one run."""
 
     def __init__(self, view: View, settings: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from rainbow.lazy import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.calendar import ON
-from rainbow.scheduling.priority.config.load_formulas import Load
+from rainbow.scheduling.priority.config.load_formulas import WorkerLoads
 from rainbow.scheduling.priority.config.queues import Tag, instances, named, read_queues, state, tag
 from rainbow.scheduling.priority.config.quotas import read_quotas
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE
@@ -74,7 +74,7 @@ class ResourceLines:
         self.settings = settings
         self.queues = read_queues(settings)
         self.quotas = read_quotas(settings)
-        self.load = Load(view, settings)
+        self.load = WorkerLoads(view, settings)
         self.workers = {worker.id: worker for worker in view.workers}
         self.reservations = {kept.id: kept for kept in view.reservations}
         self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
