@@ -20,10 +20,10 @@ from rainbow.agent.executors.slurm.accounts import read_users
 from rainbow.errors import InputError
 from rainbow.graph.sources import graph_sources
 from rainbow.scheduling import policies
-from rainbow.scheduling.settings_schema import read_settings
 from rainbow.service.core.counters import METRICS
 from rainbow.service.core.settings import settings_of
 from rainbow.service.queries.monitoring import OF_ALL
+from tests.settings_documents import read_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}

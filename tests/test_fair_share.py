@@ -13,7 +13,7 @@ from tests.small_clusters import EAGER, cluster, counts, job, put
 
 
 def test_table_of_the_text():
-    assert Tables([0, 2, 0, 1, 4], [0, 1, 2, 0, 0]).s == [0, 26, 11, 5, 4]
+    assert share_counts(Tables([0, 2, 0, 1, 4], [0, 1, 2, 0, 0]).free) == [0, 26, 11, 5, 4]
 
 
 def test_one_machine_of_order_5_is_one_of_several_alternatives():

@@ -10,8 +10,8 @@ from benchmarks import sharing
 from rainbow.cli.main import topics
 from rainbow.scheduling.fair_share.policy import TEXTS
 from rainbow.scheduling.fair_share.settings import ALL, KEYS, SCHEMA, check_settings
-from rainbow.scheduling.settings_schema import read_settings
 from tests.conftest import SHARED
+from tests.settings_documents import read_settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "fair-share.md").read_text()

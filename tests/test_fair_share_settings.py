@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rainbow.errors import LimitError, PolicyError
 from rainbow.scheduling.fair_share.settings import Rule, check_settings, compile_settings
-from rainbow.scheduling.settings_schema import read_settings
+from tests.settings_documents import read_settings
 
 REFUSED = yaml.load((Path(__file__).parent / "cases" / "fair_share" / "refused.yaml").read_text(), yaml.CSafeLoader)
 

@@ -163,18 +163,6 @@ def some(checks: Mapping[str, Check], owner: str = "") -> Mapped:
     return record({key: (UNSET, check) for key, check in checks.items()}, owner=owner)
 
 
-CheckSettings = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-def read_settings(document: str | bytes, check: CheckSettings) -> Mapping[str, Any]:
-    """Check settings written as YAML; PolicyError names the first fault by pointer, line and column."""
-    settings, positions = load_settings(document)
-    try:
-        return check(settings)
-    except PolicyError as fault:
-        raise located(fault, positions) from None
-
-
 def load_settings(document: str | bytes) -> tuple[Mapping[str, Any], Positions]:
     """Read YAML that is a mapping, and the place of each part."""
     try:

@@ -132,11 +132,6 @@ class Tables:
         """Machines by what they have free, whole or split."""
         return added(self.n, self.v)
 
-    @property
-    def s(self) -> Table:
-        """Nshares by order that could be made."""
-        return share_counts(self.free)
-
     def fitting(self, order: int) -> int:
         """How many nshares of one order could be made."""
         whole, split = self.n, self.v
