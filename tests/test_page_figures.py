@@ -126,7 +126,7 @@ def test_series_of_1000_clusters_are_read_in_20_ms_and_take_12_mb(api: Api) -> N
 @given(st.lists(st.lists(st.sampled_from(["oak", "elm", "ash", f"{OFFERS}oak"]), max_size=3)))
 def test_news_since_a_version_is_of_the_topics_whose_own_version_has_grown(told: list[list[str]]) -> None:
     news, seen = PubSub(), [(0, dict[str, int]())]
-    topics = ("oak", "elm", "ash", f"{OFFERS}oak")
+    topics = ("oak", "elm", "ash")
     for some in told:
         news.hear(some)
         seen.append((news.version(), {one: news.version(one) for one in topics}))

@@ -30,6 +30,7 @@ import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
+from rainbow.store.postgresql import EventHorizon
 from rainbow.store.schema import RIGHTS, Row, events, together
 
 if TYPE_CHECKING:
@@ -179,10 +180,17 @@ class Store:
         with self.timed("write"):
             yield
             if rows := kept_events(connection):
-                postgresql.take_order(connection)
+                postgresql.announce_events(connection)
                 connection.execute(ADD_EVENT, together(rows))
             with self.timed("commit"):
                 connection.commit()
+
+    def event_horizon(self) -> EventHorizon:
+        """Return how far events may be read by a transaction that begins after this."""
+        if not self.many_processes:
+            return EventHorizon(None, True)
+        with self.look() as connection:
+            return postgresql.event_horizon(connection)
 
     def shrink(self) -> None:
         """Give some of the space of what was deleted back, where the database does not by itself."""

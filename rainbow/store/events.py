@@ -39,7 +39,7 @@ def list_changes(connection: sa.Connection, cluster_id: str, most: int) -> list[
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One event of one cluster. Numbers grow in the order of the commits: see postgresql.py."""
+    """One event of one cluster. Readers go no further than `Store.event_horizon`: see postgresql.py."""
 
     number: int
     at: float
@@ -66,24 +66,31 @@ def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, f
 
 
 def after(
-    connection: sa.Connection, number: int, clusters: Collection[str] | None, most: int = 500
+    connection: sa.Connection,
+    number: int,
+    clusters: Collection[str] | None,
+    most: int = 500,
+    upto: int | None = None,
 ) -> list[EventRecord]:
-    """Return the events after one, of these clusters (None: all), the oldest first."""
+    """Return the events after one and up to another, of these clusters (None: all), the oldest first."""
+    newer = [events.c.number > number, *([] if upto is None else [events.c.number <= upto])]
     query = sa.select(*_COLUMNS).order_by(events.c.number)
     if clusters is None or len(clusters) > MOST_RANGES:
-        query = query.where(events.c.number > number).limit(most)
+        query = query.where(*newer).limit(most)
         query = query if clusters is None else query.where(events.c.cluster_id.in_(clusters))
     else:
-        ranges, newer = [[one] for one in clusters], [events.c.number > number]
+        ranges = [[one] for one in clusters]
         found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
         query = query.where(events.c.number.in_(found))
     return [EventRecord(**row._mapping) for row in connection.execute(query)]
 
 
-def count_starts(connection: sa.Connection, number: int) -> dict[str, int]:
-    """Return {cluster id: how many jobs have begun to run} after an event."""
+def count_starts(connection: sa.Connection, number: int, upto: int) -> dict[str, int]:
+    """Return {cluster id: how many jobs have begun to run} after an event and up to another."""
     begun = events.c.facts["state"].as_string() == str(JobState.RUNNING)
-    chosen = sa.select(events.c.cluster_id, sa.func.count()).where(events.c.number > number, events.c.kind == "job")
+    chosen = sa.select(events.c.cluster_id, sa.func.count()).where(
+        events.c.number > number, events.c.number <= upto, events.c.kind == "job"
+    )
     return {row[0]: row[1] for row in connection.execute(chosen.where(begun).group_by(events.c.cluster_id))}
 
 
@@ -93,6 +100,7 @@ def forget(connection: sa.Connection, before: float, most: int) -> int:
     return connection.execute(events.delete().where(events.c.number.in_(old))).rowcount
 
 
-def last(connection: sa.Connection) -> int:
-    """Return the number of the newest event, 0 if there is none."""
-    return connection.execute(sa.select(sa.func.max(events.c.number))).scalar() or 0
+def last(connection: sa.Connection, upto: int | None = None) -> int:
+    """Return the number of the newest event up to one, 0 if there is none."""
+    query = sa.select(sa.func.max(events.c.number))
+    return connection.execute(query if upto is None else query.where(events.c.number <= upto)).scalar() or 0

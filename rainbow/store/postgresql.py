@@ -5,15 +5,16 @@ the middle (SIGSTOP, a frozen machine) is cut off after IDLE seconds, so that th
 wants to write after that fails, because its transaction is gone. Stopped between the statements of a pipeline, its
 transaction does not count as idle: those who look out for that end it (`end_frozen`).
 
-Events are numbered in the order of the commits, so that no reader passes one that is stored later: a transaction
-beside others keeps its events, and stores them between ORDER and its commit.
+Transactions beside each other number their events as they store them, just before they commit, and each says by a
+lock that nobody waits for above which number its own will be. Readers go no further than the lowest of these, so that
+none passes an event that is stored later.
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,7 +23,7 @@ from rainbow.errors import ConfigError
 POOL_SIZE = 20
 OVERFLOW = 60
 WRITERS = 0x7261696E  # "rain": the key of the writers' lock
-ORDER = WRITERS + 1  # of those who write beside others: held by the one that commits
+NUMBERS = WRITERS + 1  # the first key of the locks of those who store events, the second is a number below theirs
 EVENTS = "rainbow_events"  # option of a connection that writes beside others: the events it will store
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
@@ -67,9 +68,40 @@ def take_turn(connection: sa.Connection, *, beside: bool = False) -> None:
     connection.execute(_BESIDE if beside else _ALONE, {"key": WRITERS})
 
 
-def take_order(connection: sa.Connection) -> None:
-    """Wait until no other transaction beside this one is about to commit."""
-    connection.execute(_ALONE, {"key": ORDER})
+class EventHorizon(NamedTuple):
+    """The number up to which no event is stored any more (None: of any), and whether none is being stored."""
+
+    number: int | None
+    is_final: bool
+
+
+def announce_events(connection: sa.Connection) -> None:
+    """Let readers wait, until this transaction ends, for the events that it stores from now on."""
+    connection.execute(_ANNOUNCE, {"key": NUMBERS})
+
+
+def event_horizon(connection: sa.Connection) -> EventHorizon:
+    """Return how far events may be read; each statement must see what is there when it is carried out.
+
+    The last number is read first: who announces events later takes higher ones.
+    """
+    last = connection.execute(_LAST).scalar_one()
+    behind = connection.execute(_BEHIND, {"key": NUMBERS, "last": last}).scalar()
+    return EventHorizon(last, True) if behind is None else EventHorizon(last - behind, False)
+
+
+_NUMBER = "(last_value - CASE WHEN is_called THEN 0 ELSE 1 END)"
+_LAST = sa.text(f"SELECT {_NUMBER} FROM events_number_seq")  # noqa: S608 - ours
+_ANNOUNCE = sa.text(  # keys are of 31 bits: numbers are compared by how far they are behind the last
+    f"SELECT pg_advisory_xact_lock_shared(:key, CAST({_NUMBER} & 2147483647 AS integer)) FROM events_number_seq"  # noqa: S608
+)
+_BEHIND = sa.text("""
+    SELECT max(behind) FROM (
+        SELECT (CAST(:last AS bigint) - CAST(objid AS bigint)) & 2147483647 AS behind FROM pg_locks
+        WHERE locktype = 'advisory' AND objsubid = 2 AND CAST(classid AS bigint) = :key AND granted
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    ) AS storing WHERE behind < 1073741824
+""")
 
 
 _ALONE = sa.text("SELECT pg_advisory_xact_lock(:key)")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 ALIVE = 15.0  # seconds after which a stream says that it is still there
+SOON = 0.05  # seconds until it is looked again for events that are being stored
 OF_CLUSTERS = ("cluster", "graph", "worker")  # kinds of events that are about nobody's jobs
 TOPICS = 1_000  # clusters that a stream listens to one by one; with more it is woken by any
 
@@ -43,11 +44,17 @@ def since(
 
     And the number up to which all have been looked at; None: there are no more.
     """
+    return _read(service, who, number, cluster_id, service.store.event_horizon().number)
+
+
+def _read(
+    service: Service, who: Caller, number: int, cluster_id: str | None, upto: int | None
+) -> tuple[list[EventRecord], int | None]:
     seen = who.visible
     if cluster_id is not None:
         seen = [cluster_id] if who.sees(cluster_id) else []
     with service.store.read() as connection:
-        found = events.after(connection, number, seen)
+        found = events.after(connection, number, seen, upto=upto)
         return _shown(connection, who, found), found[-1].number if found else None
 
 
@@ -71,8 +78,9 @@ def _is_own(who: Caller, cluster_id: str, requestor: str | None) -> bool:
 
 def last(service: Service) -> int:
     """Return the number of the newest event."""
+    upto = service.store.event_horizon().number
     with service.store.read() as connection:
-        return events.last(connection)
+        return events.last(connection, upto)
 
 
 def follow(
@@ -85,15 +93,17 @@ def follow(
     """
     while not service.ending:
         who = again()
-        pause = service.news.pause(_topics(who, cluster_id), ALIVE)
-        found, reached = since(service, who, number, cluster_id)
+        topics, told = _topics(who, cluster_id), service.news.now()
+        upto, is_final = service.store.event_horizon()
+        found, reached = _read(service, who, number, cluster_id, upto)
         if reached is not None:
             number = reached
             if found:
                 yield found
             continue
+        pause = service.news.pause(topics, ALIVE if is_final else SOON, told)
         yield pause
-        if not service.news.is_over(pause):
+        if is_final and not service.news.is_over(pause):
             yield []
 
 

@@ -1,16 +1,49 @@
-"""Notifications between threads, by topic: a cluster's id, the offers to its agents, or ALL."""
+"""Notifications between threads, by topic: a cluster's id, what its agents wait for, or ALL.
+
+An agent waits for three kinds of topics: what concerns all agents of its cluster, what concerns it alone, and work
+for each of its workers. One that serves all workers, or very many, waits for work for any.
+"""
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 
 ALL = ""
 OFFERS = "offers:"  # before a cluster's id: its agents may have something to start, stop or hold
+MOST_WORKERS = 64  # that an agent waits for one by one
+MOST_TOPICS = 50_000  # of which it is remembered when something was told last
+
+
+def offers_to_all(cluster_id: str) -> str:
+    """Name the topic of what may concern any agent of a cluster."""
+    return f"{OFFERS}{cluster_id}"
+
+
+def orders_to(cluster_id: str, agent: str) -> str:
+    """Name the topic of what concerns one agent."""
+    return f"{OFFERS}{cluster_id}/agent/{agent}"
+
+
+def work_for(cluster_id: str, worker: str = "") -> str:
+    """Name the topic of work for a worker; without one, for any."""
+    return f"{OFFERS}{cluster_id}/worker/{worker}"
+
+
+def cluster_of(topic: str) -> str:
+    """Return the id of the cluster whose agents a topic concerns."""
+    return topic.removeprefix(OFFERS).partition("/")[0]
+
+
+def awaited_by(cluster_id: str, agent: str, serves: Collection[str] | None) -> list[str]:
+    """Return the topics for which an agent waits that serves these workers (None: all)."""
+    one_by_one = serves is not None and len(serves) <= MOST_WORKERS
+    named = [work_for(cluster_id, worker) for worker in serves or ()] if one_by_one else [work_for(cluster_id)]
+    return [offers_to_all(cluster_id), orders_to(cluster_id, agent), *named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +55,17 @@ class Pause:
 
 
 class PubSub:
-    """Versions of topics, and the calls that wake who waits for the next. Any news is news of ALL too."""
+    """Counts what is told, and calls what wakes who waits for it.
+
+    A topic's version is the number of what was told of it last. ALL is told of everything but what is for agents.
+    """
 
     def __init__(self) -> None:
-        self._versions: dict[str, int] = {}
+        self._number = 0
         self._born = secrets.token_hex(4)  # another process counts for itself
-        self._every = 0  # how often something was told of every topic
-        self._last: dict[str, int] = {}  # topic → the version of ALL when it was told last, the latest at the end
-        self._whole = 0  # the version of ALL when something was told of every topic
+        self._last: dict[str, int] = {}  # topic → the number of what was told of it last, the latest at the end
+        self._any = 0  # the number of what was told last and is not for agents
+        self._whole = 0  # of every topic something was told then, or it is not remembered
         self._listeners: dict[str, set[Callable[[], None]]] = {}
         self._lock = threading.Lock()
         self._stirred: set[str] = {ALL}
@@ -46,46 +82,57 @@ class PubSub:
         """Wake those who wait for one of these topics in this process; no topic, or ALL, is every one."""
         named = set(topics)
         with self._lock:
-            every = not named or ALL in named
-            self._stirred |= {ALL} if every else {topic for topic in named if not topic.startswith(OFFERS)}
-            self._every += every
-            for topic in () if every else {*named, ALL}:
-                self._versions[topic] = self._versions.get(topic, 0) + 1
-            self._note(named, every)
-            heard = self._listeners if every else {*named, ALL}
+            every, others = not named or ALL in named, {one for one in named if not one.startswith(OFFERS)}
+            self._stirred |= {ALL} if every else others
+            self._note(named, every, bool(others))
+            heard = self._listeners if every else named | ({ALL} if others else set())
             woken = {wake for topic in heard for wake in self._listeners.get(topic, ())}
         for wake in woken:
             wake()
 
-    def version(self, topic: str = ALL) -> int:
-        """Return how often something has happened."""
-        return self._versions.get(topic, 0) + self._every
-
-    def _note(self, named: set[str], every: bool) -> None:
-        now = self.version()
-        self._whole = now if every else self._whole
-        for topic in () if every else named:
+    def _note(self, named: set[str], every: bool, any_other: bool) -> None:
+        self._number += 1
+        if every:
+            self._whole = self._any = self._number
+            return
+        for topic in named:
             self._last.pop(topic, None)
-            self._last[topic] = now
+            self._last[topic] = self._number
+        self._any = self._number if any_other else self._any
+        while len(self._last) > MOST_TOPICS:
+            self._whole = max(self._whole, self._last.pop(next(iter(self._last))))
+
+    def version(self, topic: str = ALL) -> int:
+        """Return the number of what was told last of a topic, or could have been."""
+        return self._any if topic == ALL else max(self._last.get(topic, 0), self._whole)
+
+    def now(self) -> int:
+        """Return the number of what was told last of any topic: what is told later is news to who looks now."""
+        return self._number
 
     def since(self, version: int) -> set[str]:
-        """Return the topics told after this version of ALL; ALL alone: every one may have been."""
+        """Return the topics told after this version of ALL, without those for agents; ALL alone: every one may be."""
         with self._lock:
             if version < self._whole:
                 return {ALL}
-            return set(takewhile(lambda topic: self._last[topic] > version, reversed(self._last)))
+            told = takewhile(lambda topic: self._last[topic] > version, reversed(self._last))
+            return {topic for topic in told if not topic.startswith(OFFERS)}
 
     def stamp(self) -> str:
         """Return a text that is another one after any news, and in any other process."""
         return f"{self._born}.{self.version()}"
 
-    def pause(self, topics: Iterable[str], seconds: float) -> Pause:
-        """Return a pause that ends with the next news of one of these topics: to be made before one looks."""
-        return Pause({topic: self.version(topic) for topic in topics}, seconds)
+    def pause(self, topics: Iterable[str], seconds: float, since: int | None = None) -> Pause:
+        """Return a pause that ends with the next news of one of these topics.
+
+        It is made before one looks, or `since` is what `now` said then.
+        """
+        after = self._number if since is None else since
+        return Pause(dict.fromkeys(topics, after), seconds)
 
     def is_over(self, pause: Pause) -> bool:
         """Return whether there has been news since a pause was made."""
-        return any(self.version(topic) != version for topic, version in pause.versions.items())
+        return any(self.version(topic) > version for topic, version in pause.versions.items())
 
     @contextmanager
     def listening(self, topics: Iterable[str], wake: Callable[[], None]) -> Iterator[None]:

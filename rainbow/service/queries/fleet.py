@@ -219,9 +219,10 @@ class Series:
     def take(self, service: Service) -> None:
         """Note the figures of now."""
         counts = service.state(Tally).read(service)
+        upto = service.store.event_horizon().number
         with service.store.read() as connection:
-            number = events.last(connection)
-            started = events.count_starts(connection, self._number) if self._number >= 0 else {}
+            number = events.last(connection, upto)
+            started = events.count_starts(connection, self._number, number) if self._number >= 0 else {}
         slot = int(service.clock() // EVERY)
         with self._lock:
             self._known = {one: self._known[one] if one in self._known else _unknown() for one in (ALL, *counts)}
