@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rainbow.errors import Conflict
 
@@ -164,6 +164,30 @@ def advance(task: Task, to: TaskState, **changes: Any) -> Task:
     if to is TaskState.ASSIGNED:
         changes = {"attempt": task.attempt + 1, "not_before": None, **changes}
     return replace(task, state=to, **{"pending": None, **changes})
+
+
+class ForAgents(NamedTuple):
+    """Work for a worker of a cluster ("": for any), or orders to an agent; neither: for any agent of the cluster."""
+
+    cluster_id: str
+    worker: str | None = None
+    agent: str | None = None
+
+
+def concerns(cluster_id: str, task: Task) -> list[ForAgents]:
+    """Return for whom there may be something to do about a task.
+
+    >>> concerns("oak", Task("j-0", "j", 0, 0, "t", TaskState.ASSIGNED, placement={"n7": {"core": 2}}))
+    [ForAgents(cluster_id='oak', worker='n7', agent=None), ForAgents(cluster_id='oak', worker='', agent=None)]
+    """
+    if task.state is TaskState.ASSIGNED:
+        anywhere = not task.placement or "" in task.placement
+        return [ForAgents(cluster_id)] if anywhere else [ForAgents(cluster_id, one) for one in (*task.placement, "")]
+    ordered = task.state is TaskState.STOPPING or _ORDERS.get(task.state) == task.hold
+    return [ForAgents(cluster_id, agent=task.agent)] if task.agent and ordered else []
+
+
+_ORDERS = {TaskState.RUNNING: Hold.POLICY, TaskState.SUSPENDED: Hold.NONE, TaskState.ACCEPTED: Hold.WITHDRAW}
 
 
 def ran_for(task: Task, now: float) -> float:

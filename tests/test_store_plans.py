@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from rainbow.store import jobs, pages, schema, tasks, workers
+from rainbow.store import jobs, pages, schema, statistics, tasks, workers
 from rainbow.store.schema import clusters
 
 NAMED = [f"j-{k}" for k in range(200)]
@@ -44,7 +44,7 @@ LISTS = {
         lambda connection, by=by: pages.count_live_by(connection, None, {}, by) for by in pages.COUNTED
     ],
     "ix_pages_state (state=? AND id=?)": [jobs.list_unplaced, jobs.count_unplaced],
-    "ix_jobs_ended_at": [lambda connection: tasks.in_window(connection, "1", 0, 9, 9)],
+    "ix_jobs_ended_at": [lambda connection: statistics.in_window(connection, "1", 0, 9, 9)],
 }
 
 

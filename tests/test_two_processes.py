@@ -27,7 +27,7 @@ from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core import sessions
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pg_notify import PgNotify
-from rainbow.service.core.pubsub import OFFERS
+from rainbow.service.core.pubsub import offers_to_all, work_for
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store, postgresql
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
@@ -186,7 +186,7 @@ def test_news_comes_to_the_other_process(pair: list[Service]) -> None:
     until(lambda: "oak" in there.service.catalogue, seconds=10)
     elm = here.register("elm")
     until(lambda: "elm" in there.service.catalogue, seconds=10)
-    quiet = there.service.news.pause([f"{OFFERS}{there.service.catalogue['elm'].id}"], 0)
+    quiet = there.service.news.pause([offers_to_all(there.service.catalogue["elm"].id)], 0)
     here.good("PUT", "/v1/clusters/oak/graph", grid(3, 2), oak.secret)
     until(lambda: there.service.catalogue["oak"].revision == 2, seconds=10)
     assert not there.service.news.is_over(quiet)  # a graph wakes the agents of its own cluster
@@ -299,7 +299,7 @@ def test_work_of_a_server_that_told_nobody_is_looked_for(pair: list[Service]) ->
     there.refresh()
     Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
     woken: list[bool] = []
-    with here.news.listening([f"{OFFERS}{here.catalogue['oak'].id}"], lambda: woken.append(True)):
+    with here.news.listening([work_for(here.catalogue["oak"].id)], lambda: woken.append(True)):
         PgNotify(here)._look_for_offers()
         assert not woken
         assert step(there, "oak")

@@ -243,6 +243,8 @@ class Agent:
         # what is offered stays offered until it is accepted: asking before would bring it again
         if self._told_to_stop or self._journal.offers or room <= 0 or not self._ears.free:
             return
+        if self._workers is not None and not self._has_beaten:  # it would be offered what is for other workers
+            return
         ask = partial(self._client.receive, self._cluster, self.id, max=min(room, OFFERS), wait=self._wait)
         self._ears.call(ask, self._received, self._not_received)
 

@@ -11,14 +11,14 @@ clusters whose rows they have locked, and look again at what they have read; wha
 A burst of writers costs one wait for the disk, not one each: see `together`.
 
 `Store.observe` is called with how long each transaction took: a read, a write from its turn to its end, and of that
-the commit, which is the wait for the disk.
+the commit, which is the wait for the disk. `Store.for_agents` is called, after the commit, with what is for agents.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,8 @@ from rainbow.store.schema import RIGHTS, Row, events, together
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+    from rainbow.state_machine import ForAgents
 
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
@@ -74,6 +76,7 @@ class Store:
         self.rights = 0  # how often this process has changed what somebody may do
         self._queues: dict[bool, list[WriteBatch[Any]]] = {False: [], True: []}  # True: beside other processes
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
+        self.for_agents: Callable[[Collection[ForAgents]], None] = lambda found: None
 
     @contextmanager
     def timed(self, kind: str) -> Iterator[None]:
@@ -177,13 +180,17 @@ class Store:
         if self.many_processes:
             connection = connection.execution_options(**{postgresql.EVENTS: [] if beside else None})
             postgresql.take_turn(connection, beside=beside)
+        connection.info.pop(FOR_AGENTS, None)  # of a transaction that was undone
         with self.timed("write"):
             yield
             if rows := kept_events(connection):
                 postgresql.announce_events(connection)
                 connection.execute(ADD_EVENT, together(rows))
+            found = connection.info.pop(FOR_AGENTS, None)
             with self.timed("commit"):
                 connection.commit()
+        if found:
+            self.for_agents(found)
 
     def event_horizon(self) -> EventHorizon:
         """Return how far events may be read by a transaction that begins after this."""
@@ -201,6 +208,14 @@ class Store:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+FOR_AGENTS = "for_agents"  # of a connection: what its transaction has for agents
+
+
+def note_for_agents(connection: sa.Connection, found: Iterable[ForAgents]) -> None:
+    """Note for whom this transaction has something: they are told when it has committed."""
+    connection.info.setdefault(FOR_AGENTS, set()).update(found)
 
 
 ADD_EVENT = events.insert().inline()  # nobody asks for its number

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -341,3 +341,28 @@ def forget_etas(connection: sa.Connection, gone: Collection[str]) -> None:
     """Forget the forecasts of jobs that will not start here."""
     if gone:
         connection.execute(job_etas.delete().where(job_etas.c.job.in_(sorted(gone)[:FEW_NAMES])))
+
+
+class HeldTime(NamedTuple):
+    """What a task held, since when and until when (None: still)."""
+
+    job: str
+    state: str
+    placement: Mapping[str, Mapping[str, int]]
+    assigned_at: float
+    ended_at: float | None
+
+
+_HELD = [tasks.c[name] for name in HeldTime._fields]
+
+
+def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[HeldTime]:
+    """Return what the tasks of a window of time held, the last to begin first."""
+    live = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.state.in_(("WAITING", "RUNNING")))
+    # by their end, whatever else the cluster has run: no index of its id is used
+    over = sa.select(jobs.c.id).where(jobs.c.cluster_id.concat("") == cluster_id, jobs.c.ended_at >= begin)
+    own = (tasks.c.job.in_(sa.union_all(live, over)), tasks.c.assigned_at < end)
+    still = sa.or_(tasks.c.ended_at.is_(None), tasks.c.ended_at > begin)
+    query = sa.select(*_HELD).where(*own, still, tasks.c.state != TaskState.WAITING)
+    rows = connection.execute(query.order_by(tasks.c.assigned_at.desc()).limit(most))
+    return [HeldTime(*row) for row in rows]

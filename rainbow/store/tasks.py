@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from string import digits
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.state_machine import BOOKED, ENDED, Hold, Task, TaskState, task_id
+from rainbow.state_machine import BOOKED, ENDED, ForAgents, Hold, Task, TaskState, concerns, task_id
 from rainbow.store import events
 from rainbow.store.accounts import charges
+from rainbow.store.engine import note_for_agents
 from rainbow.store.jobs import staged_tasks
 from rainbow.store.schema import clusters, jobs, tasks, together
 
@@ -213,6 +214,25 @@ def of_cluster(
     return [_task(row) for row in connection.execute(query, {"wanted": cluster_id, "most": most})]
 
 
+def assigned_to(
+    connection: sa.Connection, cluster_id: str, serves: Collection[str] | None, most: int | None
+) -> list[Task]:
+    """Return the first tasks assigned to one of these workers (None: to any), or to none, that nobody has."""
+    if serves is None:
+        return of_cluster(connection, cluster_id, [TaskState.ASSIGNED], most)
+    mine = frozenset(serves) | {""}
+    rows = connection.execute(_ASSIGNED, {"wanted": cluster_id})
+    found = [row.id for row in rows if not row.placement or not mine.isdisjoint(row.placement)]
+    return list(get(connection, cluster_id, found[:most]).values())
+
+
+_ASSIGNED = (
+    sa.select(tasks.c.id, tasks.c.placement)
+    .where(tasks.c.cluster_id == sa.bindparam("wanted"), tasks.c.state == TaskState.ASSIGNED)
+    .order_by(tasks.c.job, tasks.c.index)
+)
+
+
 @cache
 def _of_cluster(states: frozenset[TaskState], some: bool) -> sa.Select[Any]:
     of_it = tasks.c.cluster_id == sa.bindparam("wanted")
@@ -229,31 +249,6 @@ def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> lis
     """Return the cluster's tasks that have ended after a time and had held something."""
     own = (tasks.c.cluster_id == cluster_id, tasks.c.state.in_(ENDED), tasks.c.ended_at > since)
     return [task for task in _tasks(connection, *own, tasks.c.assigned_at.is_not(None)) if task.placement]
-
-
-class HeldTime(NamedTuple):
-    """What a task held, since when and until when (None: still)."""
-
-    job: str
-    state: str
-    placement: Mapping[str, Mapping[str, int]]
-    assigned_at: float
-    ended_at: float | None
-
-
-_HELD = [tasks.c[name] for name in HeldTime._fields]
-
-
-def in_window(connection: sa.Connection, cluster_id: str, begin: float, end: float, most: int) -> list[HeldTime]:
-    """Return what the tasks of a window of time held, the last to begin first."""
-    live = sa.select(jobs.c.id).where(jobs.c.cluster_id == cluster_id, jobs.c.state.in_(("WAITING", "RUNNING")))
-    # by their end, whatever else the cluster has run: no index of its id is used
-    over = sa.select(jobs.c.id).where(jobs.c.cluster_id.concat("") == cluster_id, jobs.c.ended_at >= begin)
-    own = (tasks.c.job.in_(sa.union_all(live, over)), tasks.c.assigned_at < end)
-    still = sa.or_(tasks.c.ended_at.is_(None), tasks.c.ended_at > begin)
-    query = sa.select(*_HELD).where(*own, still, tasks.c.state != TaskState.WAITING)
-    rows = connection.execute(query.order_by(tasks.c.assigned_at.desc()).limit(most))
-    return [HeldTime(*row) for row in rows]
 
 
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, WaitingTasks]:
@@ -303,11 +298,21 @@ def anything(connection: sa.Connection, cluster_id: str, agent: str) -> tuple[bo
     return bool(assigned), bool(runs)
 
 
-def for_agents(connection: sa.Connection, cluster_ids: Collection[str]) -> list[str]:
-    """Return those of some clusters that have tasks assigned that nobody has accepted, or tasks to stop."""
-    query = sa.select(tasks.c.cluster_id).distinct()
+def for_agents(connection: sa.Connection, cluster_ids: Collection[str]) -> set[ForAgents]:
+    """Return whom tasks of some clusters concern that are assigned and not accepted, or to be stopped."""
     waits = tasks.c.state.in_((TaskState.ASSIGNED, TaskState.STOPPING))
-    return list(connection.execute(query.where(tasks.c.cluster_id.in_(cluster_ids), waits)).scalars())
+    query = _NAMED.where(tasks.c.cluster_id.in_(cluster_ids), waits).limit(NAMED)
+    rows = connection.execute(query).all()
+    if len(rows) == NAMED:
+        return {ForAgents(one) for one in cluster_ids}
+    return {one for row in rows for one in concerns(row[-1], _named(row))}
+
+
+def note_holders(connection: sa.Connection, cluster_id: str, job_id: str) -> None:
+    """Note that there may be something for those who run a job: its owner has suspended it, or lets it continue."""
+    run = tasks.c.state.in_((TaskState.RUNNING, TaskState.SUSPENDED))
+    named = connection.execute(sa.select(tasks.c.agent).where(tasks.c.job == job_id, run).distinct()).scalars()
+    note_for_agents(connection, [ForAgents(cluster_id, agent=name) for name in named])
 
 
 def orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
@@ -423,14 +428,17 @@ def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> 
             charges.settle(connection, left, now)
         rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
         connection.execute(_SAVE, together(rows))
-        _tell(connection, changed[0].id, list(map(_facts, changed)), now)
+        cluster_id = _tell(connection, changed[0].id, list(map(_facts, changed)), now)
+        note_for_agents(connection, chain.from_iterable(concerns(cluster_id, task) for task in changed))
 
 
-def _tell(connection: sa.Connection, first: str, facts: Iterable[Mapping[str, Any]], now: float) -> None:
-    """Store what has become of tasks, one of which is `first`."""
+def _tell(connection: sa.Connection, first: str, facts: Iterable[Mapping[str, Any]], now: float) -> str:
+    """Store what has become of tasks, one of which is `first`; return their cluster's id."""
     where = connection.execute(_WHERE, {"wanted": first}).first()
-    if where:
-        events.add_all(connection, now, where.id, "task", [{**each, "cluster": where.name} for each in facts])
+    if where is None:
+        return ""
+    events.add_all(connection, now, where.id, "task", [{**each, "cluster": where.name} for each in facts])
+    return str(where.id)
 
 
 def _facts(task: Task) -> dict[str, Any]:

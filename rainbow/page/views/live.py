@@ -16,7 +16,7 @@ from flask import Response, request
 from rainbow.page.frame import guarded, page, service, session
 from rainbow.service.core import sessions
 from rainbow.service.core.event_stream import held, one_of_few
-from rainbow.service.core.pubsub import ALL, OFFERS, Pause
+from rainbow.service.core.pubsub import ALL, Pause
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -80,7 +80,7 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
 
 def _changed(here: Service, who: Caller, seen: int) -> list[str]:
     """Return the caller's clusters with news after this version of all; "*" for many, or if one has gone."""
-    told = {topic for topic in here.news.since(seen) if not topic.startswith(OFFERS)}
+    told = here.news.since(seen)
     known = {entry.id: name for name, entry in here.catalogue.items() if entry.id in told}
     names = sorted(name for one, name in known.items() if who.sees(one))
     gone = any(who.sees(one) for one in told - known.keys())

@@ -22,6 +22,7 @@ from rainbow.errors import RainbowError
 from rainbow.service.core import heartbeats
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.heartbeats import PULLS
+from rainbow.service.core.pubsub import orders_to
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
@@ -44,7 +45,14 @@ SIGN_INTERVAL = 1.0  # seconds between two times that a sign is stored which say
 STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
-def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> ClusterRecord:
+class Known(NamedTuple):
+    """An agent's cluster, and the workers that it serves (None: all)."""
+
+    record: ClusterRecord
+    serves: frozenset[str] | None
+
+
+def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> Known:
     """Note a heartbeat that says nothing of workers. Every message but a heartbeat begins with this."""
     return _note(service, who, name, agent, None, seq, beats=False)
 
@@ -65,7 +73,7 @@ def beat(
     `keeps`: the agent's tasks continue when it loses the server.
     """
     said = None if up is None else frozenset(up)
-    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps)
+    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps).record
 
 
 def _note(
@@ -79,17 +87,17 @@ def _note(
     *,
     beats: bool,
     keeps: bool = False,
-) -> ClusterRecord:
+) -> Known:
     """Renew the lease; workers the agents now serve are ready, those they no longer serve are lost."""
     now = service.clock()
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         if agent.startswith(PULLS):
-            return record
+            return Known(record, None)
         last = workers.agent(connection, record.id, agent)
         newest = max(last.seq if last else 0, service.heartbeats.newest(record.id, agent))
         if last and 0 < seq < newest:
-            return record
+            return Known(record, last.workers)
         said = up if beats or last is None else last.workers
         measured = load if beats or last is None else last.load
         kept = keeps if beats or last is None else last.keeps
@@ -104,8 +112,10 @@ def _note(
     elif renewed:
         service.heartbeats.put_off(record.id, sign)
     if back or lost:
-        service.tell(record.id, offers=False)
-    return record
+        service.tell(record.id)
+    if last and last.workers != said:  # it may be waiting for work for others
+        service.news.tell(orders_to(record.id, agent))
+    return Known(record, said)
 
 
 class ClosedConnection(NamedTuple):
@@ -253,7 +263,7 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     given_up = _given_up(service, entry.id, signs, mirror)
     lost = _lose(service, mirror, _Gone(frozenset(living), given_up, frozenset(gone)), silent)
     if lost:
-        service.tell(entry.id)  # agents that live may have something to stop
+        service.tell(entry.id)
     return lost or released
 
 

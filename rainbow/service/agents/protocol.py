@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
 from rainbow.service.core.heartbeats import PULLS
 from rainbow.service.core.limits import check_limits
-from rainbow.service.core.pubsub import OFFERS, Pause
+from rainbow.service.core.pubsub import Pause, awaited_by
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
@@ -65,22 +65,26 @@ def look(
 
     Returns the answer, the pause, and the cluster's id.
     """
-    record = record_agent(service, who, name, agent)
+    since = service.news.now()
+    record, serves = record_agent(service, who, name, agent)
     if agent.startswith(PULLS) and not traits_of(record.policy).hands_over:
         raise Conflict(
             f"cluster {name} uses policy {record.policy}; whole jobs are handed out only under policy delegate"
         )
-    pause = service.news.pause([f"{OFFERS}{record.id}"], min(seconds, service.settings.limits.wait))
-    found = _offered(service, record, agent, most)
+    topics = awaited_by(record.id, agent, serves)
+    pause = service.news.pause(topics, min(seconds, service.settings.limits.wait), since)
+    found = _offered(service, record, agent, serves, most)
     done = _says_something(found) or seconds <= 0 or service.ending
     return found, None if done else pause, record.id
 
 
-def _offered(service: Service, record: ClusterRecord, agent: str, most: int) -> dict[str, Any]:
+def _offered(
+    service: Service, record: ClusterRecord, agent: str, serves: Collection[str] | None, most: int
+) -> dict[str, Any]:
     most, pulls = min(most, service.settings.limits.offers), agent.startswith(PULLS)
     with service.store.read() as connection:
         assigned, runs = tasks.anything(connection, record.id, agent)  # mostly neither
-        offers = _offers(connection, service, record, most, whole=pulls) if most > 0 and assigned else []
+        offers = _offers(connection, service, record, serves, most, whole=pulls) if most > 0 and assigned else []
         told = _orders_to(connection, record.id, agent) if runs else dict(NOTHING)
         whole = _jobs(connection, offers) if pulls else {}
     return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
@@ -94,9 +98,15 @@ def _says_something(found: Mapping[str, Any]) -> bool:
 
 
 def _offers(
-    connection: sa.Connection, service: Service, cluster: ClusterRecord, most: int, *, whole: bool
+    connection: sa.Connection,
+    service: Service,
+    cluster: ClusterRecord,
+    serves: Collection[str] | None,
+    most: int,
+    *,
+    whole: bool,
 ) -> list[dict[str, Any]]:
-    assigned = tasks.of_cluster(connection, cluster.id, [T.ASSIGNED], None if whole else most)
+    assigned = tasks.assigned_to(connection, cluster.id, serves, None if whole else most)
     if whole:
         first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
         assigned = [task for task in assigned if task.job in first]
@@ -181,7 +191,7 @@ def accept(
     service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
-    record = record_agent(service, who, name, agent, seq)
+    record, _ = record_agent(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     now = service.clock()
@@ -194,7 +204,7 @@ def accept(
             else:
                 accepted.append(ref["id"])
         desk.write(now)
-    service.tell(record.id, offers=False)
+    service.tell(record.id)
     return {"accepted": accepted, "refused": refused}
 
 
@@ -216,7 +226,7 @@ def record_events(
     service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Store what happened to tasks, in order; what is no longer the agent's is stale."""
-    record = record_agent(service, who, name, agent, seq)
+    record, _ = record_agent(service, who, name, agent, seq)
     recorded: list[str] = []
     stale: list[str] = []
     with service.store.write() as connection:

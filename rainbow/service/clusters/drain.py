@@ -101,7 +101,7 @@ def finish(service: Service, record: ClusterRecord) -> None:
                 return
             _remove(service, connection, record)
         service.compile(record.name)
-    service.tell(record.id, changed=True)
+    service.tell(record.id, changed=True, agents=True)
 
 
 def _remove(service: Service, connection: sa.Connection, record: ClusterRecord) -> None:

@@ -84,7 +84,7 @@ def rotate(service: Service, who: Caller, credential_id: str) -> dict[str, Any]:
         credentials.change(connection, record.id, hash=digest(made))
         _tell(connection, record, service.clock(), "rotated")
         shown = _shown(record, clusters.names(connection, record.clusters))
-    service.tell(*record.clusters)  # who waits with the old one is refused now
+    service.tell(*record.clusters, agents=True)  # who waits with the old one is refused now
     return {SECRET if record.kind == SECRET else "token": made, **shown}
 
 
@@ -98,7 +98,7 @@ def revoke(service: Service, who: Caller, credential_id: str) -> None:
             credentials.change(connection, record.id, revoked_at=service.clock())
             _tell(connection, record, service.clock(), "revoked")
     if record.clusters:
-        service.tell(*record.clusters)
+        service.tell(*record.clusters, agents=True)
 
 
 def _own(connection: sa.Connection, who: Caller, credential_id: str) -> CredentialRecord:

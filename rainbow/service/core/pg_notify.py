@@ -10,7 +10,7 @@ import json
 import secrets
 import select
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
 from rainbow.service.core.outlook import Booking, Outlook, read_booking
-from rainbow.service.core.pubsub import ALL, OFFERS
-from rainbow.service.core.service import log
+from rainbow.service.core.pubsub import ALL, OFFERS, cluster_of, offers_to_all
+from rainbow.service.core.service import log, topic_of
 from rainbow.store import tasks
 from rainbow.store.postgresql import end_frozen
 
@@ -34,7 +34,9 @@ RETRY_INTERVAL = 1.0
 MISSED = 5  # of these until it is looked what another process has left undone
 PAUSE = 0.02  # seconds between two messages: what happens meanwhile goes with the next
 BOOKINGS = 20  # in one message
-MOST_NAMED = 100  # clusters named in one message, which PostgreSQL keeps below 8,000 bytes; more are told as all
+ROOM = 7_000  # characters of the topics in one message, which PostgreSQL keeps below 8,000 bytes
+MESSAGES = 20  # at once: of what agents wait for only the clusters are named then, and of still more all is told
+LONGEST = 500  # characters of one topic
 NOTIFY = sa.text("SELECT pg_notify(:channel, :message)")
 TROUBLE = (sa.exc.SQLAlchemyError, RainbowError, OSError)
 
@@ -94,8 +96,11 @@ class PgNotify:
                 bookings, self._bookings = self._bookings, []
             for first in range(0, len(bookings), BOOKINGS):
                 self._send({"bookings": list(map(asdict, bookings[first : first + BOOKINGS]))})
-            if unsent or changed:
-                self._send({"topics": sorted(unsent) if len(unsent) <= MOST_NAMED else [], "changed": changed})
+            ours = {topic for topic in unsent if topic.startswith(OFFERS)}
+            for part in messages(unsent - ours):
+                self._send({"topics": part, "changed": changed})
+            for part in messages(ours):
+                self._send({"topics": part, "changed": False})
             if unsent or changed or bookings:
                 self._stop.wait(PAUSE)
 
@@ -165,15 +170,44 @@ class PgNotify:
 
     def _look_for_offers(self) -> None:
         """Wake the agents of clusters where a task has to start or stop: of a server that was killed nobody heard."""
-        if waiting := self.service.news.waited_for(OFFERS):
+        if waiting := set(map(cluster_of, self.service.news.waited_for(OFFERS))):
             with self.service.store.read() as connection:
                 found = tasks.for_agents(connection, waiting)
             if found:
-                self.service.news.hear([f"{OFFERS}{one}" for one in found])
+                self.service.news.hear(map(topic_of, found))
 
     def _changed_elsewhere(self) -> None:
         self.service.refresh()
         self.service.news.hear([])
+
+
+def messages(topics: Collection[str]) -> list[list[str]]:
+    """Divide topics over messages; one that names none tells of all.
+
+    >>> messages({"oak", "elm"}), messages([])
+    ([['elm', 'oak']], [])
+    """
+    exact = list(_parts({topic if len(topic) <= LONGEST else _of_cluster(topic) for topic in topics}))
+    if len(exact) > MESSAGES:
+        exact = list(_parts(set(map(_of_cluster, topics))))
+    return exact if len(exact) <= MESSAGES else [[]]
+
+
+def _of_cluster(topic: str) -> str:
+    return offers_to_all(cluster_of(topic)) if topic.startswith(OFFERS) else topic
+
+
+def _parts(topics: Collection[str]) -> Iterator[list[str]]:
+    part, room = list[str](), ROOM
+    for topic in sorted(topics):
+        size = len(json.dumps(topic)) + 2
+        if part and size > room:
+            yield part
+            part, room = [], ROOM
+        part.append(topic)
+        room -= size
+    if part:
+        yield part
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summa
 from rainbow.process_secrets import secret_of
 from rainbow.service.core.counters import observe
 from rainbow.service.core.heartbeats import Heartbeats
-from rainbow.service.core.pubsub import OFFERS, PubSub
+from rainbow.service.core.pubsub import PubSub, offers_to_all, orders_to, work_for
 from rainbow.service.core.settings import Settings
 from rainbow.store import clusters, open_store
 from rainbow.store.credentials import digest, mint
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.graph.outline import Outline
+    from rainbow.state_machine import ForAgents
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
 
@@ -185,6 +186,7 @@ class Service:
         self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
         self.news = PubSub()
+        self.store.for_agents = self._tell_agents
         self.turns = StepLocks(store)
         self.ending = False
         self._states: dict[type, Any] = {}
@@ -266,13 +268,16 @@ class Service:
             self.restless.discard(gone.id)
             self.unfinished.discard(gone.id)
 
-    def tell(self, *cluster_ids: str, changed: bool = False, offers: bool = True) -> None:
+    def tell(self, *cluster_ids: str, changed: bool = False, agents: bool = False) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.
 
-        Their agents are woken too, unless there is nothing in it for them (`offers` is False).
+        `agents`: all of theirs are woken too. What is written for some the store tells them.
         """
-        heard = [f"{OFFERS}{one}" for one in cluster_ids] if offers else []
-        self.news.tell(*cluster_ids, *heard, changed=changed)
+        self.news.tell(*cluster_ids, *(map(offers_to_all, cluster_ids) if agents else ()), changed=changed)
+
+    def _tell_agents(self, found: Iterable[ForAgents]) -> None:
+        """Wake the agents that something is for."""
+        self.news.tell(*map(topic_of, found))
 
     def let_go(self) -> None:
         """Let all who waits go: the server is about to end."""
@@ -283,6 +288,13 @@ class Service:
         """Release the store."""
         self.turns.close()
         self.store.close()
+
+
+def topic_of(one: ForAgents) -> str:
+    """Name the topic for which those wait whom something is for."""
+    if one.agent is not None:
+        return orders_to(one.cluster_id, one.agent)
+    return offers_to_all(one.cluster_id) if one.worker is None else work_for(one.cluster_id, one.worker)
 
 
 def entry_of(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:

@@ -172,6 +172,7 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
         if held is (record.suspended_at is None):
             jobs.change(connection, job_id, suspended_at=now if held else None)
             tasks.ask_again(connection, job_id)
+            tasks.note_holders(connection, record.cluster_id, job_id)
             events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
     service.tell(record.cluster_id)
     return show(service, who, job_id)
@@ -237,6 +238,8 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
     record = jobs.get(connection, job_id)
     if record is None or record.state not in LIVE:
         return
+    if record.suspended_at is not None:  # what has begun meanwhile is to be held, too
+        tasks.note_holders(connection, record.cluster_id, job_id)
     _cancel_dependents(connection, job_id, now)
     state = job_state(tasks.states_of(connection, job_id))
     if state is not record.state:

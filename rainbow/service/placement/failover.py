@@ -131,7 +131,7 @@ def leave(service: Service, mirror: DepartedMirror) -> bool:
     pause = max(0.0 if left else PAUSE, spent * (1 / share - 1))
     looks[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})
     if moved:
-        service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+        service.tell(mirror.entry.id, *set(moved.values()))
     return True
 
 

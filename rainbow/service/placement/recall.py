@@ -235,7 +235,7 @@ def _move(service: Service, mirror: Handing) -> bool:
                 moved[job] = to
     for job in moved:
         mirror.see_off(job)
-    service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+    service.tell(mirror.entry.id, *set(moved.values()))
     return True
 
 

@@ -107,7 +107,7 @@ def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
     for job_id in moved:
         mirror.see_off(job_id)
     if moved:
-        service.tell(mirror.entry.id, *set(moved.values()), offers=False)
+        service.tell(mirror.entry.id, *set(moved.values()))
     return bool(moved)
 
 

@@ -439,7 +439,7 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
         if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before
             discard(service, stored.job)
     if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
-        service.tell(*told, offers=False)  # a step offers what it starts
+        service.tell(*told)  # a step offers what it starts
     return answers
 
 

@@ -20,7 +20,7 @@ from rainbow.service.core.access import Caller, own_cluster, visible_cluster
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import ByCluster
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
-from rainbow.store import jobs, tasks, workers
+from rainbow.store import jobs, statistics, tasks, workers
 from rainbow.store.workers import WorkerRecord
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def bars(service: Service, who: Caller, name: str, begin: float, end: float, lim
     """Return what ran, runs and is planned in a window, as columns: one bar for each task and worker."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        found = tasks.in_window(connection, record.id, begin, end, limit + 1)
+        found = statistics.in_window(connection, record.id, begin, end, limit + 1)
         owners = {job.id: job for job in jobs.some(connection, {task.job for task in found})}
     seen = {key: job for key, job in owners.items() if who.sees_of(record.id, job.requestor)}
     made = Bars(list(worker_capacity(service.entry(record).cluster)))
