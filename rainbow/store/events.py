@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
-from rainbow.store.engine import ADD_EVENT, kept_events
+from rainbow.store.engine import ADD_EVENT, kept_of
 from rainbow.store.pages import MOST_RANGES, first_of
-from rainbow.store.schema import changes, events, together
+from rainbow.store.schema import changes, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **fac
 def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, facts: Sequence[Any]) -> None:
     """Store several events of one kind, in order."""
     rows = [{"at": now, "cluster_id": cluster_id, "kind": kind, "facts": each} for each in facts]
-    if (kept := kept_events(connection)) is not None:
-        kept.extend(rows)
+    if (kept := kept_of(connection)) is not None:
+        kept.events.extend(rows)
     else:
-        connection.execute(ADD_EVENT, together(rows))
+        ADD_EVENT(connection, *rows)
 
 
 def after(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from rainbow.state_machine import JobState
 from rainbow.store.schema import (
     STAGED,
+    Plain,
     clusters,
     events,
     jobs,
@@ -24,7 +25,6 @@ from rainbow.store.schema import (
     symbols,
     tags,
     tasks,
-    together,
     unplaced,
 )
 
@@ -107,7 +107,10 @@ _MOVE = (
     .where(jobs.c.id == sa.bindparam("moved"))
     .values(cluster_id=sa.bindparam("of_cluster"), stamp=sa.func.coalesce(_EPOCH, 0))
 )
-_ADD = jobs.insert().values(stamp=sa.func.coalesce(_EPOCH, 0))
+_ADD = Plain(
+    jobs.insert().values(stamp=sa.func.coalesce(_EPOCH, sa.literal_column("0"))),
+    [*_NAMES, *_NO_KEY, "jobspec", "decision"],
+)
 
 
 def add(
@@ -126,7 +129,7 @@ def add(
     own = {name: getattr(record, name) for name in _NAMES}
     values = {**_NO_KEY, **own, "jobspec": jobspec, "decision": dict(decision), **key}
     if not staged:
-        connection.execute(_ADD, {**values, "of_cluster": record.cluster_id})
+        _ADD(connection, {**values, "of_cluster": record.cluster_id})
         return True
     become = jobs.update().where(jobs.c.id == record.id, jobs.c.state == STAGED)
     stamped = become.values(**values, stamp=sa.func.coalesce(_EPOCH, 0))
@@ -241,7 +244,7 @@ _ADD_RECORD = records.insert()
 _KEPT = sa.select(sa.bindparam("user", type_=sa.String), records.c.digest).where(
     records.c.digest == sa.bindparam("wanted")
 )
-_USE = record_uses.insert().from_select(["job", "digest"], _KEPT).execution_options(preserve_rowcount=True)
+_USE = Plain(record_uses.insert().from_select(["job", "digest"], _KEPT))
 
 
 def keep_records(connection: sa.Connection, job_id: str, texts: Mapping[str, str]) -> None:
@@ -255,7 +258,7 @@ def keep_records(connection: sa.Connection, job_id: str, texts: Mapping[str, str
 
 def _use(connection: sa.Connection, job_id: str, digests: Collection[str]) -> int:
     """Note that a job uses what is kept of these; return how many that are."""
-    return connection.execute(_USE, together([{"user": job_id, "wanted": one} for one in digests])).rowcount
+    return _USE(connection, *({"user": job_id, "wanted": one} for one in digests)).rowcount
 
 
 def get_records(connection: sa.Connection, digests: Collection[str]) -> dict[str, str]:

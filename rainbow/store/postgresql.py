@@ -24,7 +24,6 @@ POOL_SIZE = 20
 OVERFLOW = 60
 WRITERS = 0x7261696E  # "rain": the key of the writers' lock
 NUMBERS = WRITERS + 1  # the first key of the locks of those who store events, the second is a number below theirs
-EVENTS = "rainbow_events"  # option of a connection that writes beside others: the events it will store
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect

@@ -19,11 +19,11 @@ from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
 from rainbow.state_machine import BOOKED, ENDED, JobState, TaskState
 from rainbow.store.jobs import LIVE, staged_tasks
-from rainbow.store.schema import JSON, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
+from rainbow.store.schema import JSON, Plain, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
 
 REMEMBERED = 1_000_000  # tasks, and keys of lengths
 SWEEP = 1_000  # new ones between two times of forgetting
-_EXPECTED = sa.select(durations.c.task, durations.c.mean).where(durations.c.job == sa.bindparam("wanted"))
+_EXPECTED = Plain(sa.select(durations.c.task, durations.c.mean).where(durations.c.job == sa.bindparam("wanted")))
 
 
 def job_key(cluster_id: str, requestor: str, name: str) -> str:
@@ -33,8 +33,7 @@ def job_key(cluster_id: str, requestor: str, name: str) -> str:
 
 def expected_durations(connection: sa.Connection, job: str) -> dict[str, float]:
     """Return {task name: mean seconds} of a job's tasks that ran before."""
-    rows = connection.execute(_EXPECTED, {"wanted": job})
-    return {row.task: row.mean for row in rows}
+    return {row.task: row.mean for row in _EXPECTED(connection, {"wanted": job})}
 
 
 def learn_duration(connection: sa.Connection, job: str, task: str, seconds: float, now: float) -> None:

@@ -17,20 +17,20 @@ from rainbow.store import events
 from rainbow.store.accounts import charges
 from rainbow.store.engine import note_for_agents
 from rainbow.store.jobs import staged_tasks
-from rainbow.store.schema import clusters, jobs, tasks, together
+from rainbow.store.schema import Plain, clusters, jobs, tasks
 
 NAMED = 500  # tasks named in one statement
 REPLICAS = 50  # from so many on they are copied in the store
 
 _WAITS = tasks.c.state == TaskState.WAITING
 _NAMES = [column.name for column in fields(Task)]
-_SAVE = (
+_SAVE = Plain(
     tasks.update()
     .where(tasks.c.id == sa.bindparam("new_id"))
     .values({name: sa.bindparam(f"new_{name}") for name in _NAMES if name != "id"})
 )
 _COLUMNS = [tasks.c[name] for name in _NAMES]
-_ADD = tasks.insert()
+_ADD = Plain(tasks.insert(), [*_NAMES, "cluster_id"])
 _fixed = attrgetter("job", "state", "attempt", "retries_left", "slots", "expected", "placement")
 
 
@@ -134,7 +134,7 @@ def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None
     runs = [(run, _replicas(run)) for run in (list(group) for _, group in groupby(new, _alike))]
     first = [task for run, how in runs for task in (run if how is None else run[:1])]
     rows = [{**{name: getattr(task, name) for name in _NAMES}, "cluster_id": cluster_id} for task in first]
-    connection.execute(_ADD, together(rows))
+    _ADD(connection, *rows)
     for _, how in runs:
         if how is not None:
             connection.execute(_COPY, how)
@@ -427,7 +427,7 @@ def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> 
         if left := [task for task in changed if task.account and task.state not in BOOKED]:
             charges.settle(connection, left, now)
         rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
-        connection.execute(_SAVE, together(rows))
+        _SAVE(connection, *rows)
         cluster_id = _tell(connection, changed[0].id, list(map(_facts, changed)), now)
         note_for_agents(connection, chain.from_iterable(concerns(cluster_id, task) for task in changed))
 

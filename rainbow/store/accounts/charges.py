@@ -6,10 +6,8 @@ submit; the end of each attempt charges what it took, the last end of a task giv
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -121,7 +119,7 @@ def take(connection: sa.Connection, account: str, period: str, amount: float, wh
     """Hold an amount of a budget if so much is left of the whole; return whether it is."""
     most = whole * (1 + SLACK)
     named = {"of_account": account, "of_period": period, "more": amount, "most": most}
-    if _TAKE(connection, named):
+    if _TAKE(connection, named).rowcount:
         return True
     if amount > most or connection.execute(_BALANCE, named).one_or_none() is not None:
         return False
@@ -137,18 +135,8 @@ def give_up(connection: sa.Connection, account: str, period: str, amount: float)
 def keep(connection: sa.Connection, job: str, count: int, held: Mapping[str, tuple[Budget, str, float]]) -> None:
     """Note what is held for a job of some tasks: {account: (budget, period, amount)}."""
     for account, (budget, period, amount) in held.items():
-        row = {"job": job, "account": account, "period": period, "of": _json(budget.of), "held": amount}
+        row = {"job": job, "account": account, "period": period, "of": dict(budget.of), "held": amount}
         _HOLD(connection, {**row, "charged": 0.0, "per_task": amount / max(1, count)})
-
-
-@lru_cache(1_000)
-def _text(of: tuple[tuple[str, float], ...]) -> str:
-    return json.dumps(dict(of))
-
-
-def _json(of: Mapping[str, float]) -> str:
-    """Write what a budget counts as the store keeps it."""
-    return _text(tuple(of.items()))
 
 
 def balance(connection: sa.Connection, account: str, period: str) -> Balance:
