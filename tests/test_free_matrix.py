@@ -77,7 +77,7 @@ def test_arrays_say_what_profiles_say_and_stay_up_to_date(before, after, questio
 
 @given(bookings, wanted, st.integers(1, 9))
 def test_what_is_given_back_is_found_again(before, slots, duration):
-    matrix = FreeMatrix(WORKERS, CAPACITY, {}, 0)
+    matrix = FreeMatrix(WORKERS, CAPACITY, (), 0)
     group, line = matrix.group(WORKERS), Timeline(CAPACITY)
     for placement, start, seconds in before:
         matrix.add(placement, start, start + seconds)
@@ -92,7 +92,7 @@ def test_what_is_given_back_is_found_again(before, slots, duration):
 
 
 def test_a_diagram_grows_beyond_the_moments_it_was_drawn_with():
-    matrix = FreeMatrix(("a",), {"a": {"core": 1}}, {}, 0.0)
+    matrix = FreeMatrix(("a",), {"a": {"core": 1}}, (), 0.0)
     group = matrix.group(("a",))
     for k in range(20 * BOUNDS):
         start, _ = matrix.earliest(group, Slots((("core", 1),), 1), 1.0 + k % 3)

@@ -15,7 +15,7 @@ import numpy as np
 
 from rainbow.forecast.room import Use
 from rainbow.scheduling import GangView, JobView, SlotsView, View
-from rainbow.scheduling.free_matrix import FreeMatrix, Group, Ints, Slots
+from rainbow.scheduling.free_matrix import Group, Ints, Slots
 from rainbow.scheduling.gangs import summed
 from rainbow.scheduling.resource_timeline import Timeline
 from rainbow.scheduling.snapshot import Placement
@@ -75,7 +75,7 @@ class Space:
         ready = {worker.id: worker.capacity for worker in view.workers if worker.id in self._kinds}
         timeline = Timeline({**ready, **begun})
         timeline.fill((use.placement, max(use.start, view.now), use.end) for use in held)
-        self.matrix = FreeMatrix([*ready, ""], timeline.capacity, timeline.lines, view.now)
+        self.matrix = timeline.matrix([*ready, ""], view.now)
         self._outside = self.matrix.group([""])
         self._groups: dict[frozenset[str], Group] = {}
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Steps = Iterable[tuple[float, int]]  # (time, amount in use from then on)
+Change = tuple[float, str, str, int]  # from when on, of which worker, of which type, how much more is in use
 
 CHUNK = 256  # moments looked through at a time
 BLOCKS = (1, 4, 32)  # windows counted at once: first, and then; two of three starts are the first
@@ -103,15 +103,18 @@ class FreeMatrix:
         self,
         workers: Sequence[str],
         capacity: Mapping[str, Mapping[str, int]],
-        used: Mapping[str, Mapping[str, Steps]],
+        changes: Iterable[Change],
         now: float,
     ) -> None:
         self.workers = {name: column for column, name in enumerate(workers)}
         self._capacity = capacity
-        self._used = used
-        steps = {
-            time for name in workers for use in used.get(name, {}).values() for time, _ in use if now < time < inf
-        }
+        self._changes: dict[str, list[tuple[float, int, int]]] = {}  # by type: when, in which column, how much more
+        steps = set[float]()
+        for time, worker, kind, amount in changes:
+            if time < inf and (column := self.workers.get(worker)) is not None:
+                self._changes.setdefault(kind, []).append((time, column, amount))
+                steps.add(time)
+        steps = {time for time in steps if time > now}
         self._size = len(steps) + 1
         self._times = np.full(2 * self._size + 64, inf)
         self._times[: self._size] = [now, *sorted(steps)]
@@ -305,12 +308,12 @@ class FreeMatrix:
             return self._planes[kind]
         capacity = [self._capacity.get(name, {}).get(kind, 0) for name in self.workers]
         plane: Ints = np.tile(np.array(capacity, np.int64), (len(self._times), 1))
-        times, rows = self._times[: self._size], self._rows[: self._size]
-        for name, column in self.workers.items():
-            steps = list(self._used.get(name, {}).get(kind, ()))
-            if steps:
-                levels = np.array([0, *(level for _, level in steps)], np.int64)
-                plane[rows, column] -= levels[np.searchsorted([time for time, _ in steps], times, "right")]
+        if kind in self._changes:
+            times, columns, amounts = zip(*self._changes[kind], strict=True)
+            at = self._times[: self._size].searchsorted(times, "right") - 1
+            more = np.zeros((self._size, len(self.workers)), np.int64)
+            np.add.at(more, (np.maximum(at, 0), columns), amounts)
+            plane[self._rows[: self._size]] -= more.cumsum(axis=0)
         self._planes[kind] = plane
         self._totals[kind] = np.maximum(plane, 0).sum(axis=1)
         return plane

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Self
 
-from rainbow.scheduling.free_matrix import FreeMatrix
+from rainbow.scheduling.free_matrix import Change, FreeMatrix
 
 LARGEST = 256
 
@@ -251,6 +251,7 @@ class Profile:
 
 
 Amounts = Mapping[str, int]
+Booking = tuple[Mapping[str, Amounts], float, float]  # what is held of each worker over [start, end)
 Line = tuple[str, str]
 
 
@@ -260,14 +261,18 @@ class Timeline:
     def __init__(self, capacity: Mapping[str, Amounts]) -> None:
         self.capacity = {worker: dict(amounts) for worker, amounts in capacity.items()}
         self._lines: dict[str, dict[str, Profile]] = {worker: {} for worker in capacity}
-        self._late: list[tuple[Mapping[str, Amounts], float, float]] = []  # entered in the arrays alone so far
+        self._filled: list[Booking] = []  # entered nowhere so far
+        self._late: list[Booking] = []  # entered in the arrays alone so far
         self._sums: dict[tuple[str, frozenset[str]], tuple[Profile, int]] = {}
         self._matrix: FreeMatrix | None = None
 
     @property
     def lines(self) -> dict[str, dict[str, Profile]]:
         """What is in use of each line, by worker and type."""
+        filled, self._filled = self._filled, []
         late, self._late = self._late, []
+        if filled:
+            self._enter_all(filled)
         for booking in late:
             self._enter(*booking)
         return self._lines
@@ -295,24 +300,22 @@ class Timeline:
                     if summed == kind and worker in workers:
                         use.add(start, end, amount)
 
-    def fill(self, bookings: Iterable[tuple[Mapping[str, Amounts], float, float]]) -> None:
-        """Enter many bookings at once, (placement, start, end) each; cheaper than one by one."""
+    def fill(self, bookings: Iterable[Booking]) -> None:
+        """Enter many bookings at once, cheaper than one by one; profiles can wait until somebody looks at one."""
+        if self._matrix is not None:
+            self._matrix, self._lines = None, self.lines
+        self._filled += [one for one in bookings if one[1] < one[2]]
+        self._sums.clear()
+
+    def _enter_all(self, bookings: Iterable[Booking]) -> None:
         changes: dict[Line, dict[float, int]] = {}
-        for placement, start, end in bookings:
-            if not start < end:
-                continue
-            for worker, amounts in placement.items():
-                for kind, amount in amounts.items():
-                    if amount:
-                        line = changes.setdefault((worker, kind), {})
-                        line[start] = line.get(start, 0) + amount
-                        line[end] = line.get(end, 0) - amount
+        for time, worker, kind, amount in _changes(bookings):
+            line = changes.setdefault((worker, kind), {})
+            line[time] = line.get(time, 0) + amount
         for (worker, kind), line in changes.items():
-            lines = self.lines.setdefault(worker, {})
+            lines = self._lines.setdefault(worker, {})
             before = [lines[kind]] if kind in lines else []
             lines[kind] = Profile.total([*before, Profile.of(line)]) if before else Profile.of(line)
-        self._sums.clear()
-        self._matrix = None
 
     def remove(self, placement: Mapping[str, Amounts], start: float, end: float) -> None:
         """Take a booking out again."""
@@ -403,8 +406,18 @@ class Timeline:
     def matrix(self, workers: Sequence[str], now: float) -> FreeMatrix:
         """Return what is free of workers from now on, as arrays; kept up to date once it was asked for."""
         if self._matrix is None:
-            self._matrix = FreeMatrix(workers, self.capacity, self.lines, now)
+            self._matrix = FreeMatrix(workers, self.capacity, self._every_change(), now)
         return self._matrix
+
+    def _every_change(self) -> Iterator[Change]:
+        """Yield every change of use, of what profiles do not know yet, too."""
+        yield from _changes(self._filled)
+        for worker, lines in self._lines.items():
+            for kind, line in lines.items():
+                last = 0
+                for time, level in line:
+                    yield time, worker, kind, level - last
+                    last = level
 
     def ends(self, workers: Mapping[str, Amounts] | None = None, after: float = -inf) -> list[float]:
         """Times after `after` at which something becomes free, ascending; only on some workers if named."""
@@ -429,6 +442,16 @@ class Timeline:
             steps = "  ".join(f"{seconds}:{level}" for seconds, level in levels.items())
             rows.append(f"{worker or '(cluster)'} {kind} of {self.capacity.get(worker, {}).get(kind, 0)}  {steps}")
         return "\n".join(rows)
+
+
+def _changes(bookings: Iterable[Booking]) -> Iterator[Change]:
+    """Yield the changes of use that bookings are."""
+    for placement, start, end in bookings:
+        for worker, amounts in placement.items():
+            for kind, amount in amounts.items():
+                if amount:
+                    yield start, worker, kind, amount
+                    yield end, worker, kind, -amount
 
 
 def _whole(seconds: float) -> str:

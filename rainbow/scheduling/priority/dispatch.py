@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rainbow.lazy import cached_property
 from rainbow.scheduling.interface import Free, View, Wait
 from rainbow.scheduling.priority.config.settings import CONSERVATIVE, FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Item, SlotAssignment
@@ -113,7 +114,6 @@ class Dispatch:
         self.running = set(jobs)
         self.by_user = Counter(jobs.values())
         self.tasks = Counter(run.job for run in self.view.runs)
-        self.explainer = Explainer(self.lines)
         self.most_of_user = self.settings["max_jobs_per_user"]
         self.most = most_reservations(self.settings)
         self.depth = self.most if self.settings["discipline"] == CONSERVATIVE else inf
@@ -126,10 +126,17 @@ class Dispatch:
         if self.lines.queues:
             self._sort_out()
 
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Return who asks workers why they do not take an item."""
+        return Explainer(self.lines)
+
     def run(self, row: Row) -> list[Outcome]:
         """Decide about every item, best first; in a quiet plan one that earlier refusals cover has no outcome."""
         stops = self.settings["compat"] == GRID_ENGINE
         passes, promised = self.brief and not stops and self.entered is None, {one.key for one in self.view.promises}
+        if row.items:
+            self.assigner.foresee(row.items[0])
         for k, item in enumerate(row.items):
             if passes and not self.heads and not self._may_reserve() and len(row) - k > FEW:
                 self._start_more(row, k, promised)
@@ -221,7 +228,7 @@ class Dispatch:
     def _as_promised(self, entered: Entered, item: Item) -> Outcome | None:
         """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
         changed, promise = [*entered.enter_for(item)], entered.lift(item)
-        for one in (*changed, promise) if promise else changed:
+        for one in () if self.view.quiet else (*changed, promise) if promise else changed:
             self.explainer.forget(one.booking, one.at <= self.view.now)
         if promise is None:
             return None

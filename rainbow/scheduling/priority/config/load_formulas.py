@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from rainbow.lazy import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.snapshot import RunView
 
@@ -60,8 +61,9 @@ class WorkerLoads:
         self.kind = settings["slot_type"]
         self.adjustments: Mapping[str, float] = settings["load_adjustments"]
         self.formula = read_formula(settings["load_formula"]) if settings["load_formula"] else ()
-        self.processors = {worker.id: max(1, worker.capacity.get(self.kind, 1)) for worker in view.workers}
+        self.workers = view.workers
         self.values = {worker.id: dict(worker.load) for worker in view.workers}
+        self.is_even = not self.adjustments and not any(self.values.values())  # no worker is before another
         for run in view.runs if self.adjustments else ():
             self._correct(run, view.now, settings["load_adjustment_decay_time"])
 
@@ -70,6 +72,11 @@ class WorkerLoads:
         if fresh > 0:
             for worker, held in run.placement.items():
                 self.add(worker, fresh * held.get(self.kind, 0))
+
+    @cached_property
+    def processors(self) -> dict[str, int]:
+        """Return how many processors each worker has."""
+        return {worker.id: max(1, worker.capacity.get(self.kind, 1)) for worker in self.workers}
 
     def add(self, worker: str, slots: float) -> None:
         """Add what some new slots will cost to a worker's load."""

@@ -50,8 +50,16 @@ class Assigner:
         self.searches = 0
         self.promised = 0  # items for which a time to come was searched
         self.visited = 0  # workers looked at in vain
+        self.scarce = False  # less is free than the first asks for: one look at all workers will be in vain
         self.tight = False  # something did not fit
         self.groups: dict[Reachable, Group] = {}
+
+    def foresee(self, item: Item) -> None:
+        """Note whether the first item asks for more than is free, if that was counted before."""
+        census = self.lines.view.census
+        if census is not None and len(item.groups) == 1 and len(item.counts) == 1:
+            asked = item.groups[0].amounts.items()
+            self.scarce = any(census.free[kind] < amount * item.counts[0] for kind, amount in asked)
 
     def now_for(self, item: Item) -> SlotAssignment | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
@@ -218,7 +226,8 @@ class Assigner:
     def _arrays(self, item: Item, environment: Environment) -> bool:
         """Return whether arrays answer for an item: workers alone limit it, and many ask in this run."""
         there = len(self.lines.workers)
-        many = self.promised > FEW_PROMISES or (there >= MANY_WORKERS and self.visited >= LOOKS * there)
+        in_vain = self.scarce or self.visited >= LOOKS * there
+        many = self.promised > FEW_PROMISES or (there >= MANY_WORKERS and in_vain)
         if not many or not self.lines.by_workers or len(item.groups) != 1:
             return False
         return not (item.groups[0].outside or item.asks.reservation)

@@ -104,6 +104,8 @@ class ResourceLines:
     def _usable(self) -> list[QueueInstance]:
         """Return the spots that are ready and not over a threshold, in the order they are tried."""
         ready = [worker for worker in self.view.workers if worker.state is WorkerState.READY]
+        if not self.queues and self.load.is_even:
+            return instances(self.queues, ready)
         place = {worker.id: k for k, worker in enumerate(ready)}
         spots = [spot for spot in instances(self.queues, ready) if not self.overloaded(spot)]
 
