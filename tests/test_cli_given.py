@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rainbow.cli.exit_codes import Exit
+from rainbow.cli.exit_codes import INTERRUPTED, Exit
+from rainbow.client import Client
 from rainbow.jobspec.times import seconds_of
 from tests.shell import Shell, server, shell
 
@@ -38,7 +39,8 @@ def test_a_command_alone_gets_one_core(shell: Shell) -> None:
     assert shell.json("job", "show", job["id"])["tasks"][0]["placement"] in ({"n0": {"core": 1}}, {"n1": {"core": 1}})
     assert shell.code("match", "--", "hostname") is Exit.OK
     assert shell.code("submit", "hostname") is Exit.USAGE
-    assert "not found; to submit a command, put it after --" in shell("submit", "hostname").stderr
+    for words in (["hostname"], ["-N", "1", "misspelt.sh"], ["-c", "2", "./misspelt.yaml", "argument"]):
+        assert "not found; to submit a command, put it after --" in shell("submit", *words).stderr
 
 
 def test_a_file_and_a_command_are_not_both(shell: Shell) -> None:
@@ -88,3 +90,17 @@ def test_a_limit_of_time_is_kept(shell: Shell) -> None:
     assert result.exit_code == Exit.USAGE
     assert "invalid duration 'soon': expected seconds, or a duration such as 90s, 10m, 2h, 1d" in result.stderr
     assert shell.code("reserve", "create", "--cluster", "oak", "-n", "1", "-t", "0") is Exit.USAGE
+
+
+@pytest.mark.parametrize("words", [("submit", "--wait", "--"), ("sbatch", "--wait", "--wrap")])
+def test_interrupting_the_wait_says_that_the_job_continues(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "wait", interrupted)
+    result = shell(*words, "true")
+    assert result.exit_code == INTERRUPTED
+    job = shell("job", "last").stdout.strip()
+    assert f"job {job} continues; rainbow job cancel {job} ends it" in result.stderr

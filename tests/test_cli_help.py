@@ -12,8 +12,8 @@ import pytest
 
 from rainbow.cli import main
 from rainbow.cli.exit_codes import Exit
-from rainbow.cli.main import COMMANDS
-from tests.shell import Shell, server, shell
+from rainbow.cli.main import COMMANDS, ELSEWHERE
+from tests.shell import ROOT, Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
 
@@ -54,3 +54,13 @@ def test_a_group_that_is_imported_alone_has_all_its_commands() -> None:
             assert inner.callback
             there = inspect.unwrap(inner.callback).__module__
             assert there == alone or f"from {there} import" in source, (name, inner.name)
+
+
+def test_a_command_is_found_by_its_name_elsewhere(shell: Shell) -> None:
+    page = (ROOT / "docs" / "coming-from-slurm.md").read_text()
+    of_slurm = set(re.findall(r"^\| `(s\w+)", page, re.MULTILINE)) - {"sbatch"}
+    assert of_slurm <= set(ELSEWHERE)
+    for name, here in ELSEWHERE.items():
+        result = shell(*name.split())
+        assert (result.exit_code, f"; here it is `rainbow {here}`." in result.stderr) == (Exit.USAGE, True), name
+        assert shell("help", *re.sub(" [A-Z]+$", "", here).split()).exit_code == Exit.OK, here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from importlib.resources import files
@@ -70,6 +71,35 @@ SECTIONS = {
     },
 }
 COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
+# what a command is called here → its names in Slurm, PBS, LSF, HTCondor, Kubernetes and Flux, and parts of ours
+CALLED_ELSEWHERE = {
+    "jobs": "squeue, qstat, bjobs, condor_q, get, ls, list, ps, queue, status, job list, job ls",
+    "submit": "qsub, bsub, condor_submit, batch",
+    "submit FILE": "apply, create",
+    "run": "srun, alloc, mini",
+    "history": "sacct",
+    "attach JOB": "sattach",
+    "job show JOB": "scontrol, describe, show, job status",
+    "job cancel JOB": "scancel, qdel, bkill, condor_rm, cancel, delete, kill, job delete, job kill",
+    "job suspend JOB": "job hold",
+    "job resume JOB": "job release",
+    "job logs JOB": "logs, job output",
+    "job why JOB": "why",
+    "job wait JOB": "wait",
+    "nodes": "sinfo, condor_status, resource",
+    "top": "smap, slurmtop",
+    "worker": "node",
+    "worker reinstate NAME": "worker resume, worker undrain",
+    "cluster list": "clusters, cluster ls",
+    "cluster register": "register, cluster add, cluster create",
+    "cluster import": "import",
+    "cluster delete CLUSTER": "cluster remove, cluster rm",
+    "account": "sacctmgr",
+    "account tree": "sshare",
+    "usage": "sreport",
+}
+ELSEWHERE = {name: here for here, names in CALLED_ELSEWHERE.items() for name in names.split(", ")}
+NO_COMMAND = re.compile(r"No such command '(.+?)'")
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
@@ -176,6 +206,8 @@ class Root(click.Group):
             code, lacking = exit_of(fault), ctx.meta.get(LACKING)
             _say(f"{fault}; the command lacks {lacking}" if lacking and code is Exit.NOT_ALLOWED else str(fault))
             ctx.exit(code)
+        except click.UsageError as fault:
+            raise _of_elsewhere(fault) or fault from None
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -194,6 +226,15 @@ class Root(click.Group):
                 "report it"
             )
             ctx.exit(Exit.ERROR)
+
+
+def _of_elsewhere(fault: click.UsageError) -> click.UsageError | None:
+    """Name the command meant by someone who is used to another workload manager."""
+    found = NO_COMMAND.match(fault.message)
+    path = f"{fault.ctx.command_path} {found[1]}".partition(" ")[2] if found and fault.ctx else ""
+    if not found or path not in ELSEWHERE:
+        return None
+    return click.UsageError(f"No such command '{found[1]}'; here it is `rainbow {ELSEWHERE[path]}`.", fault.ctx)
 
 
 def _say(text: str) -> None:

@@ -54,7 +54,8 @@ def parse_jobspec(source: str | bytes | Mapping[str, Any], limits: Limits | None
     try:
         document = sound(loaded, limits)
         if not isinstance(document, Mapping):
-            raise JobspecError(f"a jobspec must be a mapping, got {as_json(document)}", pointer="")
+            hint = "; a batch script begins with #!, such as #!/bin/bash" if isinstance(document, str) else ""
+            raise JobspecError(f"a jobspec must be a mapping, got {as_json(document)}{hint}", pointer="")
         _check_resources(document)
         return replace(dialect_of(document)(document), document=source)
     except InputError as fault:

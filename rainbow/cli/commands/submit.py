@@ -176,7 +176,7 @@ def submit(
         return
     if output == "table":
         _draw(printer.console(), dict(made))
-    ended = client.wait(made["id"])
+    ended = wait_for(client, made["id"])
     printer.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
 
@@ -203,6 +203,15 @@ def tell(notes: Sequence[str]) -> None:
     """Say on stderr what is carried in another form, or read in another way than some expect."""
     for note in notes:
         click.echo(f"rainbow: {printer.one_line(note)}", err=True)
+
+
+def wait_for(client: Client, job_id: str) -> dict[str, Any]:
+    """Return the job that was submitted here when it has ended; Ctrl-C ends the waiting alone, and says so."""
+    try:
+        return dict(client.wait(job_id))
+    except KeyboardInterrupt:
+        tell([f"job {job_id} continues; rainbow job cancel {job_id} ends it"])
+        raise
 
 
 def ready(client: Client, jobspec: Jobspec) -> Jobspec:

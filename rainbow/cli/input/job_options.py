@@ -262,6 +262,8 @@ def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> G
         raise click.UsageError("give either a jobspec FILE or a command after --, not both")
     options, plain = _options_of(values)
     named = after is None and bool(words) and (words[0] == "-" or Path(words[0]).exists())
+    if after is None and words and not named and words[0].endswith(FILES):
+        _must_be_there(False, words[0])
     given = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
     if options and not words:
         raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
@@ -288,6 +290,9 @@ def _options_of(values: Mapping[str, Any]) -> tuple[dict[str, str], str]:
 
 def _is_file(word: str) -> bool:
     return word != "-" and Path(word).is_file()
+
+
+FILES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".json")  # programs are seldom named so
 
 
 def _must_be_there(there: bool, word: str) -> None:

@@ -13,7 +13,7 @@ import click
 import yaml
 
 from rainbow.cli.commands.jobs import exit_code_of
-from rainbow.cli.commands.submit import ready, refusals_shown, tell
+from rainbow.cli.commands.submit import ready, refusals_shown, tell, wait_for
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input.files import naming, text_of
 from rainbow.cli.input.job_options import as_usage, caller
@@ -50,7 +50,7 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
     if "quiet" not in given:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))
     if "wait" in given:
-        click.get_current_context().exit(exit_code_of(client.wait(made["id"])))
+        click.get_current_context().exit(exit_code_of(wait_for(client, made["id"])))
 
 
 _POINTER = re.compile(r"/attributes/(?:site/slurm \(([^)]*)\)|system/([a-z-]+)(?=:))")

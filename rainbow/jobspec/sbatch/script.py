@@ -24,7 +24,7 @@ from rainbow.jobspec.sbatch.options import (
 from rainbow.text import meant
 
 MARK = "#SBATCH"
-OTHERS = ("#PBS", "#BSUB")
+OTHERS = ("#PBS", "#BSUB", "#FLUX:", "#flux:", "#$ -", "#COBALT", "#PJM")
 SPLITS = ("hetjob", "packjob")
 _ALONE = ({"mem", "mem-per-cpu", "mem-per-gpu"}, {"requeue", "no-requeue"})  # the last one is meant
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
