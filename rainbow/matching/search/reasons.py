@@ -103,7 +103,8 @@ def _are_both_unmet(resource: Resource, counts: Counts) -> bool:
 
 def _constrained(counts: Counts) -> Reason:
     workers, passing = counts.workers()
-    text = f"only {passing} of {some(workers, counts.worker_type)} satisfy the constraint; {counts.unmet()}"
+    few = f"{'only ' if passing else ''}{passing} of {some(workers, counts.worker_type)}"
+    text = f"{few} satisfy the constraint; {counts.unmet()}"
     return Reason(Why.CONSTRAINT_UNMET, text, "constraint", None, passing, {"workers": workers})
 
 
@@ -158,10 +159,12 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
 
 
 def _held(part: Resource, place: str, most: int, counts: Counts) -> str:
-    """Write how much of a part there is: in the unit that was asked for, or exactly where that one rounds it down."""
+    """Write how much of a part there is, exactly where the unit that was asked for rounds it down."""
+    if not part.unit:
+        return str(most)
     measured, factor = quantity(part.unit)
-    exact = counts.content(place, (part.type, measured)) if part.unit else 0
-    return in_words(exact, base_unit(measured)) if exact // factor == most and exact % factor else str(most)
+    exact = counts.content(place, (part.type, measured))
+    return in_words(exact if exact // factor == most else most * factor, base_unit(measured))
 
 
 def _together(part: Resource, place: str, most: int, slots: int, counts: Counts) -> str:
@@ -207,7 +210,8 @@ def _units(resource: Resource, times: int = 1) -> str:
     if resource.is_slot:
         return f"{some(wanted, 'slot')} {resource.label}".strip()
     if resource.unit or resource.type in UNCOUNTED:
-        return f"{wanted} {resource.unit} {resource.type}".replace("  ", " ")
+        measured, factor = quantity(resource.unit)
+        return f"{in_words(wanted * factor, base_unit(measured))} {resource.type}"
     return some(wanted, resource.type)
 
 
@@ -253,16 +257,10 @@ def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: T
         found = totals.total(kind, unit)
         if found is not None and found < units:
             measured, factor = quantity(unit)
-            exact = totals.total(kind, base_unit(measured)) or 0
-            has = in_words(exact, base_unit(measured)) if unit and exact % factor else _amount(found, unit)
-            text = f"requested {_of_kind(units, unit, kind)} in total, the cluster has {has}"
+            base = base_unit(measured)
+            has = in_words(totals.total(kind, base) or 0, base)
+            is_amount = unit or kind in UNCOUNTED
+            asked = f"{in_words(units * factor, base)} of {kind}" if is_amount else some(units, kind)
+            text = f"requested {asked} in total, the cluster has {has}"
             return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
     return None
-
-
-def _of_kind(units: int, unit: str, kind: str) -> str:
-    return f"{_amount(units, unit)} of {kind}" if unit or kind in UNCOUNTED else some(units, kind)
-
-
-def _amount(units: int, unit: str) -> str:
-    return f"{units} {unit}".strip()
