@@ -6,7 +6,7 @@ import sys
 
 from benchmarks import budget, fair_share, forecast, matching, priority
 from benchmarks.accounts import accounting
-from benchmarks.accuracy import turning_out
+from benchmarks.accuracy import held_out, turning_out
 from benchmarks.agents import running_tasks
 from benchmarks.growth import growing
 from benchmarks.host import hosting
@@ -41,6 +41,7 @@ PARTS = {
     "fair_share": fair_share.epochs,
     "forecast": forecast.main,
     "accuracy": turning_out,
+    "held_out": held_out,
     "simulation": simulating,
     "routing": routing,
     "agents": running_tasks,

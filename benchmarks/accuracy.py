@@ -1,14 +1,15 @@
 """How forecasts of starts turn out on a trace: `python -m benchmarks.accuracy TRACE.swf.gz --cores 128`.
 
 Every third job that waits is forecast when it comes, with the lengths and scores known by then. As a part of all
-benchmarks: four traces and drawn arrivals under three policies, beside the targets.
+benchmarks: four traces and drawn arrivals under three policies, beside the targets; `python -m benchmarks held_out`
+does the same on later parts of the traces, on which nothing was chosen.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -16,6 +17,7 @@ from math import inf, log, nan, pi, sin
 from pathlib import Path
 from random import Random
 from statistics import median
+from typing import Any
 
 from benchmarks.simulating import TRACES
 from benchmarks.timing import heading, row
@@ -87,12 +89,12 @@ class Trial:
 
     def _forecast(self, one: Arrival) -> None:
         view = replace(self.site.virtual.view(), census=None)
-        late = [
-            score(one.submit - at, expected.planned - at)
+        late = {
+            job: (at, expected.planned)
             for job, (at, expected, _) in self.told.items()
             if job not in self.site.virtual.spans and expected.planned < one.submit
-        ]  # as the server does: those that wait past their forecast count with what they have waited
-        made = forecast(view, self.site.policy, self.learned, [*self.scores, *late], Bounds())
+        }  # as the server does
+        made = forecast(view, self.site.policy, self.learned, self.scores, Bounds(), late=late)
         expected = made.jobs[one.id]
         if expected.start < inf:
             self.told[one.id] = one.submit, expected, made.typical
@@ -139,10 +141,11 @@ class TurnedOut:
         return f"{told}: {ways}, bias {self.bias:+.2f}"
 
 
-def read(path: Path, jobs: int, pace: float, inflate: float, site: str) -> Iterator[Arrival]:
-    """Read the first jobs of a trace (of one of its clusters) with arrivals and limits changed."""
-    chance = Random(1)
-    for one in islice((one for one in read_trace(path) if not site or one.cluster == site), jobs):
+def read(path: Path, jobs: int, pace: float, inflate: float, site: str, after: int = 0) -> Iterator[Arrival]:
+    """Read jobs of a trace (of one of its clusters), after the first so many, with arrivals and limits changed."""
+    chance = Random(1 + after)
+    own = (one for one in read_trace(path) if not site or one.cluster == site)
+    for one in islice(own, after, after + jobs):
         limit = one.run * chance.uniform(1, inflate) if inflate else one.limit
         yield replace(one, submit=one.submit * pace, limit=limit)
 
@@ -172,16 +175,34 @@ TRIALS = (
 )
 
 
+HELD_OUT = (  # the same, and how many jobs of the trace are left out before; or the seed of those that are drawn
+    ("lublin_256", 256, 10, 1_500, 1.0, 5.0, "", 1_500),
+    ("lublin-aaroh", 256, 10, 1_500, 0.045, 5.0, "", 3_000),
+    ("NASA-iPSC-1993-3.1-cln", 128, 8, 1_500, 0.42, 5.0, "", 3_000),
+    ("drawn", 128, 8, 1_500, 1.0, 0.0, "", 2),
+    ("drawn", 128, 8, 1_500, 1.0, 0.0, "", 3),
+)
+
+
 def turning_out(folder: Path = TRACES) -> None:
     """Print how predictions of run times, and the forecasts of each trace under each policy, turn out."""
     predicting(folder)
+    _turning_out(folder, TRIALS)
+
+
+def held_out(folder: Path = TRACES) -> None:
+    """Print the same of parts of the traces on which nothing was chosen."""
+    _turning_out(folder, HELD_OUT)
+
+
+def _turning_out(folder: Path, trials: Iterable[Any]) -> None:
     heading("forecasts at submit; targets 0.75 to 0.90, -0.15 to 0.15", *COLUMNS)
-    for name, cores, together, jobs, *rest in TRIALS:
+    for name, cores, together, jobs, *rest in trials:
         path = folder / f"{name}.swf.gz"
         if name != "drawn" and not path.exists():
             print(f"no {path}")
             continue
-        arrivals = drawn(jobs) if name == "drawn" else list(read(path, jobs, *rest))
+        arrivals = drawn(jobs, *rest[3:]) if name == "drawn" else list(read(path, jobs, *rest))
         fitting = [one for one in arrivals if one.slots <= cores]
         governed = {"priority": {}, "load_based": {"unit": "core"}, "delegate": {"max_handed_over": together}}
         for policy, settings in governed.items():

@@ -43,7 +43,7 @@ class Lengths:
     def of(self, job: JobView, gang: GangView) -> Length:
         """Predict a gang that waits."""
         seconds = gang.expected * (0.2 + 0.8 * random.Random(job.id).random())
-        return Length(seconds, seconds, seconds, 1, "name")
+        return Length.exactly(seconds, "name")
 
     def left(self, run: RunView, now: float) -> float:
         """Predict how long a task runs on."""
@@ -110,7 +110,7 @@ def probing() -> None:
         of = queue(waiting, discipline="easy")
         uses = [Use(run.placement, run.started, run.until / 2) for run in of.runs]
         order = [(job, job.gangs[0]) for job in of.jobs]
-        uses += one_pass(of, lambda job, gang: Lengths().of(job, gang).seconds, order, uses).booked
+        uses += one_pass(of, Lengths().of, order, uses).booked
         rooms, scores = stacked([room_of(of.workers, {}, uses, now)]), list[float]()
         for _ in range(PROBES):
             slots, seconds = rng.randint(1, 64), rng.uniform(60, 20_000)

@@ -48,7 +48,7 @@ class Faster(Recorded):
     def of(self, job: JobView, gang: GangView) -> Length:
         """Return how long a gang runs here."""
         seconds = super().of(job, gang).seconds / self.speed
-        return Length(seconds, seconds, seconds, 1, "recorded")
+        return Length.exactly(seconds, "recorded")
 
 
 class Forecasting(Site):

@@ -33,7 +33,7 @@ class Exact:
 
     def of(self, job, gang):
         seconds = self.seconds[job.id]
-        return Length(seconds, seconds, seconds, 1, "name")
+        return Length.exactly(seconds, "name")
 
     def left(self, run, now):
         return max(0.0, run.started + self.seconds[run.job] - now)
@@ -98,7 +98,12 @@ def test_one_pass_starts_each_job_as_early_as_it_fits_behind_those_before_it():
     jobs = [Job("a", 0, 2, 10, 10), Job("b", 0, 2, 10, 10), Job("c", 0, 1, 10, 10), Job("d", 0, 9, 10, 10)]
     view = make_view(0.0, {"n0": {"core": 2}, "n1": {"core": 1}}, map(job_view, jobs))
     order = [(job, gang) for job in view.jobs for gang in job.gangs]
-    assert one_pass(view, lambda *_: 10.0, order, ()).starts == {"a": 0.0, "b": 10.0, "c": 0.0, "d": inf}
+    assert one_pass(view, lambda *_: Length.exactly(10.0, "name"), order, ()).starts == {
+        "a": 0.0,
+        "b": 10.0,
+        "c": 0.0,
+        "d": inf,
+    }
 
 
 parts = st.builds(
@@ -122,7 +127,9 @@ def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_w
     view = make_view(0.0, workers, jobs, consumables={"licence": 2})
     uses = [Use({"n0": {"core": held}, "": {"licence": 1}}, 0.0, 4.0)]
     lengths = {f"j{k}": float(length) for k, (_, length) in enumerate(wanted)}
-    found = one_pass(view, lambda job, _: lengths[job.id], [(job, job.gangs[0]) for job in jobs], uses)
+    found = one_pass(
+        view, lambda job, _: Length.exactly(lengths[job.id], "name"), [(job, job.gangs[0]) for job in jobs], uses
+    )
     line = Timeline({**workers, "": {"licence": 3}})
     line.fill(uses)
     for job in jobs:
@@ -155,6 +162,36 @@ def test_delegate_hands_over_as_places_become_free():
     view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs), (), {"max_handed_over": 2})
     found = forecast(view, Delegate(), Exact(jobs), (), ALL)
     assert {job: one.start for job, one in found.jobs.items()} == {"a": 0, "b": 0, "c": 10, "d": 15}
+
+
+class Skewed:
+    """Half of all runs are ten times as long as the others."""
+
+    def of(self, job, gang):
+        return Length(100.0, 25.0, 400.0, 20, "name", 550.0)
+
+    def left(self, run, now):
+        return 550.0
+
+
+@pytest.mark.parametrize(("policy", "given_"), [*POLICIES, (Delegate(), {"max_handed_over": 1})], ids=lambda _: "")
+@pytest.mark.parametrize("plans", [1, 100])
+def test_what_waits_behind_others_waits_for_their_mean_and_ends_after_its_own_median(policy, given_, plans):
+    jobs = [Job(f"j{k:02}", 0, 1, 550, 2_000) for k in range(10)]
+    view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs), (), given_)
+    found = forecast(view, policy, Skewed(), (), Bounds(plans=plans)).jobs
+    assert [found[job.id].start for job in jobs] == [550.0 * k for k in range(10)]
+    assert [found[job.id].end for job in jobs] == [550.0 * k + 100.0 for k in range(10)]
+
+
+def test_what_is_late_counts_as_if_it_started_when_it_is_expected_now():
+    jobs = [Job("a", 0, 1, 600, 600), Job("b", 0, 1, 600, 600), Job("c", 0, 1, 600, 600)]
+    view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs))
+    scores = [-2.0, 2.0] * 15  # the median is what is added
+    for late, waits in (("b", 1_200.0), ("gone", 600.0)):  # b waits for another 600 s, of the other nothing is known
+        found = forecast(view, Priority(), Exact(jobs), scores, ALL, late={late: (-600.0, -300.0)})
+        assert found.jobs["c"].planned == 1_200.0
+        assert found.jobs["c"].start == pytest.approx(1_260 * exp(score(waits, 300)) - 60)
 
 
 class Nothing:

@@ -2,7 +2,7 @@
 
     ahead      the policy's own plans in virtual time: what they start begins, what runs ends when predicted
     one-pass   what the bounds cut off: each gang at its earliest start, in the policy's order
-    band       where 8 in 10 starts lie, by how the last 300 forecasts of this cluster turned out (conformal)
+    band       where 8 in 10 starts lie, by how the last 100 forecasts of this cluster turned out (conformal)
 
 Nothing new arrives in a forecast. Where later arrivals delay jobs, the scores of those that were delayed say so.
 """
@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import exp, inf, log
 from statistics import median
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-from rainbow.forecast.lengths import COVER, FEWEST, quantiles
+from rainbow.forecast.lengths import COVER, FEWEST, Length, quantiles
 from rainbow.forecast.one_pass import by_submission, one_pass
 from rainbow.forecast.room import Room, Use, room_of
 from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
 from rainbow.scheduling import Delegate, GangView, JobView, Policy, View
 from rainbow.text import some
 
-SCORES = 300
+LATEST = 100  # scores that bands and corrections are made of
 SOFTENED = 60.0  # seconds added to both waits of a score: a minute more or less is no error
 NEVER = "its policy does not start it as it is; see why with rainbow job why"
 BIASED = 0.1  # a median score from here on corrects what is expected
@@ -123,15 +124,18 @@ def forecast(
     bounds: Bounds,
     proceed: Callable[[], bool] = _always,
     again: Iterable[JobView] = (),
+    late: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> Forecast:
     """Return when every job is expected to start and end, with a band, and what that leaves free.
 
-    `again`: jobs with the gangs of theirs that run and that a maintenance may make wait again.
+    `again`: jobs with the gangs of theirs that run and that a maintenance may make wait again. `late`: what waits
+    past its first forecast, with when that was made and what it said: it counts as if it will start as said now.
     """
     if isinstance(policy, Delegate):
         found = _handed_over(view, policy, lengths)
         room = room_of(view.workers, view.consumables, (), view.now)
-        return Forecast(view.now, _banded(found, view.now, scores), room, inf, "all", len(scores) >= FEWEST)
+        counted = [*scores, *_so_far(found, view.now, late)]
+        return Forecast(view.now, _banded(found, view.now, counted), room, inf, "all", len(counted) >= FEWEST)
     run = ahead(view, policy, lengths, bounds, proceed, again)
     running = {held.job for held in view.runs}
     found = {
@@ -142,8 +146,16 @@ def forecast(
     if run.cluster.waiting:
         uses = _add_pass(run, policy, lengths, bounds, found, uses, proceed)
     room = room_of(view.workers, view.outside(), uses, view.now)
-    told = _banded(found, view.now, scores)
-    return Forecast(view.now, told, room, run.cluster.now, run.cut, len(scores) >= FEWEST)
+    counted = [*scores, *_so_far(found, view.now, late)]
+    told = _banded(found, view.now, counted)
+    return Forecast(view.now, told, room, run.cluster.now, run.cut, len(counted) >= FEWEST)
+
+
+def _so_far(found: Mapping[str, Expected], now: float, late: Mapping[str, tuple[float, float]]) -> Iterator[float]:
+    """Yield how first forecasts of what is late turn out, by when it is expected now, else by its wait so far."""
+    for job, (at, planned) in late.items():
+        start = found[job].start if job in found else inf
+        yield score((start if now <= start < inf else now) - at, planned - at)
 
 
 def _kept(view: View) -> Iterator[Use]:
@@ -165,11 +177,11 @@ def _add_pass(
     then = run.cluster.view()
     order = list(_limited(_in_order(policy, then), bounds.jobs))
 
-    def seconds(job: JobView, gang: GangView) -> float:
+    def length(job: JobView, gang: GangView) -> Length:
         proceed()
-        return lengths.of(job, gang).seconds
+        return lengths.of(job, gang)
 
-    made, tried = one_pass(then, seconds, order, uses), {job.id for job, _ in order}
+    made, tried = one_pass(then, length, order, uses), {job.id for job, _ in order}
     endless = sum(use.end == inf for use in uses)
     for job in then.jobs:
         if not job.gangs:
@@ -232,8 +244,9 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
         if job.id in ends:
             continue
         start = view.now if len(free) < most else heappop(free)
-        seconds = max((lengths.of(job, gang).seconds for gang in job.gangs), default=0.0)
-        heappush(free, start + seconds)
+        each = [lengths.of(job, gang) for gang in job.gangs]
+        seconds = max((length.seconds for length in each), default=0.0)
+        heappush(free, start + max((length.mean for length in each), default=0.0))
         text = "" if start < inf else _unknown(True, len(free), Bounds())
         found[job.id] = Expected(job.id, start, start + seconds, 0, 0, "ahead" if start < inf else "unknown", text)
     return found
@@ -272,7 +285,7 @@ def corrected(expected: float, scores: Sequence[float]) -> float:
 
 def bias_of(scores: Sequence[float]) -> float:
     """Return the logarithm by which waits are corrected, 0 while the last forecasts were right on the whole."""
-    bias = median(scores[-SCORES:]) if len(scores) >= FEWEST else 0.0
+    bias = median(scores[-LATEST:]) if len(scores) >= FEWEST else 0.0
     return bias if abs(bias) > BIASED else 0.0
 
 
@@ -282,7 +295,7 @@ def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float,
     >>> band(600.0, [], 0.8)
     (105.0, 2580.0)
     """
-    low, high = quantiles(scores[-SCORES:], cover)
+    low, high = quantiles(scores[-LATEST:], cover)
     return _after(expected, low), _after(expected, high)
 
 

@@ -1,7 +1,9 @@
-"""How long a task is predicted to run: the median of the last runs like it, never its limit alone.
+"""How long a task is predicted to run: by the last runs like it, never by its limit alone.
 
     limit    the duration its user asks for: an upper bound; policies plan reservations with it
     length   what runs like it took: for forecasts alone; nothing is stopped or promised by it
+    seconds  the median of them: when the task itself is expected to end
+    mean     what counts for those that wait behind it: a sum of medians of skewed lengths would be too small
 
 Users ask for several times what they use. The last 20 runs of the same name say within a factor of 2 how long the
 next one takes in 7 of 10 cases; the limit does in 1 or 2.
@@ -12,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, floor, inf, log
-from statistics import median
+from statistics import fmean, median
 
 RUNS = 20  # of one key that are remembered
 RATIOS = 500  # of one cluster
@@ -58,36 +60,44 @@ class Length:
     high: float
     runs: int
     source: str
+    mean: float
+
+    @classmethod
+    def exactly(cls, seconds: float, source: str) -> Length:
+        """Return a length of which no other is expected."""
+        return cls(seconds, seconds, seconds, 1, source, seconds)
 
 
-UNKNOWN = Length(inf, inf, inf, 0, "unknown")
+UNKNOWN = Length(inf, inf, inf, 0, "unknown", inf)
 
 
 def length_of(known: Known, key: Key, limit: float) -> Length:
     """Return how long a task is predicted to run; `limit` 0: it has none.
 
     >>> length_of(Known({Key("oak", "ann"): [50.0, 70.0, 90.0]}), Key("oak", "ann", "train", "a", 2), 3600.0)
-    Length(seconds=70.0, low=17.5, high=280.0, runs=3, source='requestor')
+    Length(seconds=70.0, low=17.5, high=280.0, runs=3, source='requestor', mean=70.0)
     """
     most = limit or inf
     runs, source = _runs(known, key)
     seconds = min(median(runs), most) if runs else limit / 2 if limit else inf
     if seconds == inf:
         return UNKNOWN
+    mean = fmean(min(one, most) for one in runs) if runs else seconds
     low, high = quantiles(known.ratios[-RATIOS:], COVER)
-    return Length(seconds, seconds * exp(low), min(most, seconds * exp(high)), len(runs), source)
+    return Length(seconds, seconds * exp(low), min(most, seconds * exp(high)), len(runs), source, mean)
 
 
 def left(known: Known, key: Key, ran: float, limit: float) -> float:
     """Return how many more seconds a task that has run so long is predicted to run; infinite if unknown.
 
-    One that outlasts everything like it takes as long again, at most until its limit.
+    It is the mean of the runs that took longer, each at most the limit. One that outlasts everything like it takes as
+    long again, at most until its limit.
     """
     runs, _ = _runs(known, key)
-    longer = [seconds for seconds in runs or ((limit / 2,) if limit else ()) if seconds > ran]
+    longer = [min(one, limit or inf) for one in runs or ((limit / 2,) if limit else ()) if one > ran]
     if not longer and not runs and not limit:
         return inf
-    more = median(longer) - ran if longer else max(ran, 1.0)
+    more = fmean(longer) - ran if longer else max(ran, 1.0)
     return max(0.0, min(more, limit - ran)) if limit else more
 
 

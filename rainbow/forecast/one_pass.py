@@ -13,6 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from rainbow.forecast.lengths import Length
 from rainbow.forecast.room import Use
 from rainbow.scheduling import GangView, JobView, SlotsView, View
 from rainbow.scheduling.free_matrix import Group, Ints, Slots
@@ -36,13 +37,13 @@ class Pass:
 
 def one_pass(
     view: View,
-    seconds: Callable[[JobView, GangView], float],
+    lengths: Callable[[JobView, GangView], Length],
     order: Iterable[tuple[JobView, GangView]],
     uses: Iterable[Use],
 ) -> Pass:
     """Place gangs one after the other, each at its earliest start beside what holds space and those before it.
 
-    `seconds` says how long each runs.
+    `lengths` says how long each runs.
     """
     space = Space(view, uses)
     starts: dict[str, float] = {}
@@ -50,10 +51,10 @@ def one_pass(
     for job, gang in order:
         if space.matrix.size > MOST:
             break
-        length = seconds(job, gang)
-        start = space.book(gang, length)
+        length = lengths(job, gang)
+        start = space.book(gang, length.mean)
         starts[job.id] = min(starts.get(job.id, inf), start)
-        ends[job.id] = max(ends.get(job.id, 0.0), start + length)
+        ends[job.id] = max(ends.get(job.id, 0.0), start + length.seconds)
     return Pass(starts, ends, space.booked)
 
 

@@ -1,7 +1,7 @@
 """One cluster under its own policy in virtual time: what it orders is carried out, what runs ends when predicted.
 
-A policy is shown limits, as ever (`expected`, `until`); tasks end when their lengths are over. Nothing new arrives.
-The census is kept change by change, as the host does.
+A policy is shown limits, as ever (`expected`, `until`); tasks end when their mean lengths are over. Nothing new
+arrives. The census is kept change by change, as the host does.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class VirtualCluster:
         for job in (*view.jobs, *again):
             self._gangs |= {task: (job, gang) for gang in job.gangs for task in gang.tasks}
         for run in view.runs:
-            self._run(run, view.now + lengths.left(run, view.now))
+            end = view.now + lengths.left(run, view.now)
+            self._run(run, end, end)
 
     def _gang_of(self, task: str) -> GangView | None:
         found = self._gangs.get(task)
@@ -156,7 +157,7 @@ class VirtualCluster:
         self._put(replace(job, gangs=gangs, running=job.running + len(begun), waiting=_tasks(gangs)))
         for task, placement in begun.items():
             gang = self._gangs[task][1]
-            seconds = self.lengths.of(job, gang).seconds
+            length = self.lengths.of(job, gang)
             until = self.now + gang.expected if gang.expected else 0.0
             run = RunView(
                 task,
@@ -170,7 +171,7 @@ class VirtualCluster:
                 attributes=job.attributes,
             )
             self._book(placement, 1)
-            self._run(run, self.now + seconds)
+            self._run(run, self.now + length.mean, self.now + length.seconds)
 
     def _put(self, job: JobView) -> None:
         again = job.id not in self.jobs
@@ -181,12 +182,13 @@ class VirtualCluster:
         if not job.gangs and job.running <= 0:
             del self.jobs[job.id]
 
-    def _run(self, run: RunView, end: float) -> None:
+    def _run(self, run: RunView, end: float, own_end: float) -> None:
+        """Let a task hold space until an end; its job is told its own."""
         self.census.put_run(run)
         self._schedule(run.task, end)
-        span = self.spans.setdefault(run.job, Span(run.started, end))
+        span = self.spans.setdefault(run.job, Span(run.started, own_end))
         span.start = min(span.start, run.started)
-        span.end = max(span.end, end)
+        span.end = max(span.end, own_end)
 
     def _schedule(self, task: str, end: float) -> None:
         self._end[task] = end

@@ -66,7 +66,7 @@ class Recorded:
     def of(self, job: JobView, gang: GangView) -> Length:
         """Return a gang's recorded length."""
         seconds = self.of_job[job.id].length(index_of(task) for task in gang.tasks)
-        return Length(seconds, seconds, seconds, 1, "recorded")
+        return Length.exactly(seconds, "recorded")
 
     def left(self, run: RunView, now: float) -> float:
         """Return how long a task still runs: nothing runs at the beginning."""

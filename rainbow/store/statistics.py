@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.forecast.forecast import SCORES
 from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
 from rainbow.state_machine import BOOKED, ENDED, JobState, TaskState
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import JSON, Plain, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
 
 REMEMBERED = 1_000_000  # tasks, and keys of lengths
+SCORES = 300  # of a cluster
 SWEEP = 1_000  # new ones between two times of forgetting
 _EXPECTED = Plain(sa.select(durations.c.task, durations.c.mean).where(durations.c.job == sa.bindparam("wanted")))
 

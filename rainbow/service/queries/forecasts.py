@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
-from rainbow.forecast.forecast import SCORES
+from rainbow.forecast.forecast import LATEST
 from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
@@ -133,5 +133,5 @@ def _summed(scores: list[float]) -> dict[str, Any]:
 
 
 def _is_inside(before: list[float], score: float) -> bool:
-    low, high = quantiles(before[-SCORES:], COVER)
+    low, high = quantiles(before[-LATEST:], COVER)
     return low <= score <= high

@@ -2,7 +2,7 @@
 
     dirty    something was told of the cluster since its last forecast: these come first
     pace     after each plan it sleeps so long that it uses `scheduler.forecast_share` of a core
-    score    how a job's first forecast turned out, once it has started: bands are made of the last 300
+    score    how a job's first forecast turned out, once it has started: bands are made of the last 100
 
 A cluster is forecast again after 1 s at the earliest, and after 20 times what its forecast cost. Nothing is done
 inside a step or a submit: the cluster is copied while its mirror is held, and planned on the copy.
@@ -225,18 +225,19 @@ class Forecaster:
             first = statistics.unscored(connection, entry.id)
             began = statistics.starts(connection, first.keys() - waits)
         fresh = {job: _scored(first[job], at) for job, at in began.items()}
-        late = [_scored(first[job], now) for job in first.keys() & waits if first[job]["planned"] < now]
+        told = {job: (first[job]["at"], first[job]["planned"]) for job in sorted(first.keys() & waits)}
+        late = {job: one for job, one in told.items() if one[1] < now}
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
-        made = forecast(copy.view, policies.get(copy.policy), lengths, [*scores, *late], BOUNDS, pace, copy.again)
+        made = forecast(copy.view, policies.get(copy.policy), lengths, scores, BOUNDS, pace, copy.again, late)
         for job, at in began.items():
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
         work = {job.id: _core_hours(job, lengths, copy.cores) for job in copy.view.jobs if job.gangs}
-        told = Told(now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, ratios)
+        said = Told(now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, ratios)
         gone = first.keys() - copy.live - began.keys()
-        self._keep(entry.id, told, made, waits, set(first), fresh, gone)
-        return told
+        self._keep(entry.id, said, made, waits, set(first), fresh, gone)
+        return said
 
     def _copy(self, entry: RegisteredCluster) -> Copy | None:
         with mirrored(self.service, entry) as mirror:
@@ -352,7 +353,7 @@ def _run(mirror: Mirror, run: RunView, limit: float) -> tuple[Key, float, float]
 def _core_hours(job: JobView, lengths: Learned, cores: Mapping[tuple[str, int], int]) -> float:
     total = 0.0
     for gang in job.gangs:
-        seconds = lengths.of(job, gang).seconds
+        seconds = lengths.of(job, gang).mean
         total += cores[job.id, gang.number] * seconds / 3_600 if seconds < inf else 0.0
     return total
 
