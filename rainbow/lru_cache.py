@@ -67,6 +67,10 @@ class LruCache(Generic[K, V]):
         """All values, the least recently used first."""
         return self._kept.values()
 
+    def items(self) -> list[tuple[K, V]]:
+        """All keys with their values, the least recently used first."""
+        return list(self._kept.items())
+
     def __len__(self) -> int:
         """How many values are kept."""
         return len(self._kept)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rainbow.matching import Verdict
 from rainbow.selection.expression.columnar import PRIMITIVES as COLUMN_PRIMITIVES
-from rainbow.selection.expression.columnar import evaluate_columns, read_column
+from rainbow.selection.expression.columnar import evaluate_columns, read_column, scalars
 from rainbow.selection.expression.compiler import compile_expression, evaluate
 from rainbow.selection.expression.scalar import PRIMITIVES
 from rainbow.selection.variables import FEW_CLUSTERS, Variables
@@ -64,7 +64,7 @@ def test_columns_row_by_row_agree_with_single_evaluation(text: str, table: dict[
     found = evaluate_columns(expression, lambda name: read_column(table[name]), rows)
     if found is None:
         return
-    values, doubt = found
+    values, doubt = scalars(found[0]), found[1]
     assert len(values) == rows
     for row in set(range(rows)) - set(doubt):
         alone = evaluate(expression, {name: column[row] for name, column in table.items()})
@@ -82,7 +82,9 @@ def test_columns_of_plain_numbers_are_never_in_doubt(values: list[Any]) -> None:
 
 
 def test_columns_of_a_constant_have_every_row() -> None:
-    assert evaluate_columns(compile_expression("2 * 3"), read_column, 3) == ([6, 6, 6], [])
+    found = evaluate_columns(compile_expression("2 * 3"), read_column, 3)
+    assert found is not None
+    assert (scalars(found[0]), found[1]) == ([6, 6, 6], [])
 
 
 def test_primitives_of_both_kinds_are_the_same() -> None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rainbow.jobspec import Request
+from rainbow.matching import Verdict
+from rainbow.selection import select
+from rainbow.selection.named_rows import Names
+from rainbow.selection.seal import seal_of
+from rainbow.selection.state_table import StatesAt, StateTable
 from rainbow.service import Service
 from rainbow.service.core import service as core
 from rainbow.service.placement import candidates, ledger
-from rainbow.service.placement.candidates import SNAPSHOT_LASTS, StatesRead, revision_of
+from rainbow.service.placement.candidates import SNAPSHOT_LASTS, revision_of
 from rainbow.service.placement.match_cache import MOST_SHOWN
-from rainbow.store import jobs
+from rainbow.service.placement.state_board import Board, BoardStates, Made, row_of
+from rainbow.store import cluster_states, jobs
 from rainbow.store.schema import record_uses, records
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 
@@ -111,20 +120,60 @@ def _kept(connection: sa.Connection, job: str) -> set[str]:
 
 
 reports = st.dictionaries(
-    st.sampled_from(NAMES[:6]), st.sampled_from([1, 1.0, True, "x"]) | st.floats() | st.integers(), min_size=1
+    st.sampled_from(NAMES[:6]), st.sampled_from([1, 1.0, True, "x"]) | st.floats(allow_nan=False) | st.integers()
 )
 
 
 @given(st.lists(reports, min_size=1, max_size=8))
 def test_states_kept_as_what_differs_are_those_that_were_read(seen: list[dict[str, Any]]) -> None:
     frames = ledger.Frames()
-    for at, values in enumerate(seen):
-        states = {name: {"cost": value, "state.age": at + 0.1 - 0.05} for name, value in values.items()}
-        made_of = {name: (json.dumps(value), 0.05, 0) for name, value in values.items()}
-        parts = frames.parts(StatesRead(at + 0.1, states, made_of))
-        given_ = {name: json.loads(part.text) for name, part in parts.items()}
-        found = ledger.restored(given_)
-        assert repr({name: found[name] for name in states}) == repr(states)
+    for at, board in enumerate(boards(seen)):
+        read = BoardStates(at + 0.1, {}, board, board)
+        given_ = {name: json.loads(part.text) for name, part in frames.parts(read).items()}
+        assert repr(ledger.restored(given_)) == repr({name: read.table[name] for name in NAMES})
+
+
+def boards(seen: list[dict[str, Any]]) -> Iterator[Board]:
+    """Yield the boards after these reports, one after the other."""
+    made: list[Made] = [("", None, 0)] * MANY
+    table = StateTable(Names(NAMES), [{} for _ in NAMES], np.full(MANY, np.nan))
+    board = Board(0, 0, {name: at for at, name in enumerate(NAMES)}, table, made, np.zeros(MANY, np.int64))
+    for event, values in enumerate(seen, 1):
+        board = board.with_read({name: (json.dumps({"cost": one}), 0.05, 0) for name, one in values.items()}, event)
+        yield board
+
+
+OPTIONS = [
+    {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 0"}, {"sort_descending": "cost"}]}]},
+    {"priorities": [{"priority": 1, "steps": [{"calc": "x = cost * 2 + matched.nodes"}, {"sort_ascending": "x"}]}]},
+    {"stale_after": 0.07, "priorities": [{"priority": 1, "steps": [{"sort_ascending": "state.age"}]}]},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@given(
+    seen=st.lists(reports, min_size=1, max_size=4),
+    few=st.sets(st.integers(0, MANY - 1), max_size=3),
+    free=st.booleans(),
+)
+def test_columns_of_a_board_choose_and_are_sealed_as_mappings_do(
+    options: dict[str, Any], seen: list[dict[str, Any]], few: set[int], free: bool
+) -> None:
+    names = [f"c{k}" for k in range(2 * MANY) if k not in few]
+    first = {f"c{k}": {"cost": k % 5, **({"nodes_free": k % 3} if free else {})} for k in range(2 * MANY)}
+    made: dict[str, Made] = {name: (json.dumps(values), 0.05, 0) for name, values in first.items()}
+    rows = [row_of(one) for one in made.values()]
+    table = StateTable(Names([*made]), [row for row, _ in rows], np.array([at for _, at in rows]))
+    board = Board(0, 0, {name: at for at, name in enumerate(made)}, table, [*made.values()], np.zeros(len(made), int))
+    verdicts = [Verdict(name, True, 1, totals={"nodes": 1}) for name in names]
+    request = Request(((),), ())
+    for event, values in enumerate(seen, 1):
+        board = board.with_read({name: (json.dumps({"cost": one}), 0.05, 0) for name, one in values.items()}, event)
+        columns = StatesAt(board.table, 0.1 + event / 100)
+        chosen = [select(request, verdicts, states, "constraint", options, 7) for states in (columns, dict(columns))]
+        assert chosen[0] == chosen[1]
+        assert seal_of(chosen[0]) == seal_of(chosen[1])
+        assert chosen[0].ranks_of(names[:9]) == {n: at for n, at in chosen[0].ranks.items() if n in names[:9]}
 
 
 def test_states_among_many_are_kept_once_and_then_as_what_differs(
@@ -148,6 +197,19 @@ def test_states_among_many_are_kept_once_and_then_as_what_differs(
         bases = {jobs.decision(connection, one["id"])["ledger"]["digests"]["base"] for one in listed}
     assert len(bases) == 1
     assert all(api.good("GET", f"/v1/jobs/{one['id']}/replay", None, token)["equal"] for one in listed)
+
+
+def test_a_change_that_nobody_was_told_of_books_no_node_twice(
+    api: Api, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"jobspec": jobspec(4), "selector": CHEAPEST}
+    first = api.good("POST", "/v1/jobs", body, token)
+    changed = cluster_states.changed
+    monkeypatch.setattr(
+        cluster_states, "changed", lambda connection, known: (set(), (changed(connection, known) or ((), 0))[1])
+    )
+    second = api.good("POST", "/v1/jobs", body, token)
+    assert [one["cluster"] for one in (first, second)] == [NAMES[-5], NAMES[-6]]  # each has four nodes
 
 
 QUIET = {"queue.waiting_tasks": 0, "queue.running_tasks": 0}

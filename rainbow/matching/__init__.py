@@ -10,12 +10,12 @@ from rainbow.matching.explain.report import shown_explained, verdict_to_json
 from rainbow.matching.explain.smallest_change import smallest_change
 from rainbow.matching.index_backend import (
     IndexBackend,
+    amounts_on,
     candidates_of,
     candidates_without,
     is_in_order,
     names_of,
     refusals_of,
-    totals_on,
     undecided_of,
 )
 from rainbow.matching.model.budget import Budget, MatchesAll
@@ -93,6 +93,7 @@ __all__ = [
     "Take",
     "Verdict",
     "Why",
+    "amounts_on",
     "at_numbers",
     "backends",
     "candidates_of",
@@ -114,7 +115,6 @@ __all__ = [
     "shown_explained",
     "smallest_change",
     "stated_units",
-    "totals_on",
     "types_in_workers",
     "undecided_of",
     "verdict_to_json",

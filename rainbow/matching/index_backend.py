@@ -283,14 +283,15 @@ class Verdicts(Sequence[Verdict]):
         """The names of the clusters."""
         return self._catalogue.names
 
-    @cached_property
-    def standing(self) -> Sequence[Mapping[str, int] | None]:
-        """By place, what one copy takes where it stands on whole workers: the same of all roots in a batch."""
-        found: list[Mapping[str, int] | None] = [None] * len(self)
+    def amounts(self, name: str) -> NDArray[np.object_]:
+        """By place, how much of one type one copy takes where it stands on whole workers, OPEN elsewhere.
+
+        It is the same of all roots in a batch.
+        """
+        found = np.full(len(self), OPEN, object)
         for batch, _, places in self._catalogue.divisions(self._question.asks_names):
             if (totals := self._standing(batch.like)) is not None:
-                for place in places[self._holds[places] == 1].tolist():
-                    found[place] = totals
+                found[places[self._holds[places] == 1]] = totals.get(name)
         return found
 
     def _standing(self, root: ClusterClass) -> Mapping[str, int] | None:
@@ -329,6 +330,7 @@ class Some(Sequence[Verdict]):
     def __init__(self, verdicts: Verdicts, places: NDArray[np.intp]) -> None:
         self._verdicts = verdicts
         self._places = places
+        self._amounts: dict[str, list[int | None]] = {}
 
     def __len__(self) -> int:
         """One for each place."""
@@ -361,11 +363,14 @@ class Some(Sequence[Verdict]):
         every = self._verdicts.names
         return every if len(self) == len(every) else tuple(map(every.__getitem__, self._places.tolist()))
 
-    @cached_property
-    def totals(self) -> Sequence[Mapping[str, int]]:
-        """What one copy takes on each."""
-        known = map(self._verdicts.standing.__getitem__, self._places.tolist())
-        return [self[at].totals if totals is None else totals for at, totals in enumerate(known)]
+    def amounts(self, name: str) -> list[int | None]:
+        """Return how much of one type one copy takes on each, None where it takes none of it."""
+        if name not in self._amounts:
+            found = self._verdicts.amounts(name)[self._places]
+            for at in np.flatnonzero(found == OPEN).tolist():
+                found[at] = self[at].totals.get(name)
+            self._amounts[name] = found.tolist()
+        return self._amounts[name]
 
 
 def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
@@ -404,9 +409,9 @@ def names_of(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     return verdicts.names if isinstance(verdicts, Some) else tuple(verdict.cluster for verdict in verdicts)
 
 
-def totals_on(verdicts: Sequence[Verdict]) -> Sequence[Mapping[str, int]]:
-    """Return what one copy takes on each: see Verdict.totals."""
-    return verdicts.totals if isinstance(verdicts, Some) else [verdict.totals for verdict in verdicts]
+def amounts_on(verdicts: Sequence[Verdict], name: str) -> list[int | None]:
+    """Return how much of one type one copy takes on each: see Verdict.totals."""
+    return verdicts.amounts(name) if isinstance(verdicts, Some) else [one.totals.get(name) for one in verdicts]
 
 
 def is_in_order(verdicts: Sequence[Verdict]) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from rainbow.selection.named_rows import NamedRows
 from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 Scalar = int | float | str | bool
+MISSING = object()  # in place of a value that nobody gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Step:
     priority: int
     step: str  # filter, calc, sort_ascending, sort_descending, select, group; booking, stale_after of priority 0
     argument: str
-    survivors: tuple[str, ...]  # in their order after the step
+    survivors: Sequence[str]  # in their order after the step
     values: Mapping[str, Scalar] = field(default_factory=dict)  # by cluster, for calc and sorts
     dropped: Mapping[str, str] = field(default_factory=dict)  # cluster: why
     note: str = ""  # "uninformed: ...", warnings
@@ -74,28 +75,16 @@ class Choice:
 
     def about(self, names: Collection[str]) -> tuple[Step, ...]:
         """Return the steps with what they say of these clusters."""
-        wanted, last, left = frozenset(names), None, tuple[str, ...]()
+        wanted, left = frozenset(names), tuple[str, ...]()
+        last: Any = None
         found = []
         for step in self.steps:
             if step.survivors is not last:  # a step that drops nobody leaves the same
-                last, left = step.survivors, tuple([name for name in step.survivors if name in wanted])
+                last, left = step.survivors, _among(step.survivors, wanted)
             values = {name: step.values[name] for name in names if name in step.values}
             dropped = {name: step.dropped[name] for name in names if name in step.dropped}
             found.append(replace(step, survivors=left, values=values, dropped=dropped))
         return tuple(found)
-
-    def seal(self) -> str:
-        """Return a digest of all that is said: another choice has another one."""
-        told = sha256(repr((self.cluster, self.selector, self.reason, self.warnings)).encode())
-        last: Any = None
-        for step in self.steps:
-            same = step.survivors == last
-            about = (step.priority, step.step, step.argument, step.note, same, [*step.dropped.items()])
-            told.update(repr((*about, [*step.values], [*step.values.values()])).encode())
-            if not same:
-                last = step.survivors
-                told.update(repr(last).encode())
-        return told.hexdigest()
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:
@@ -115,6 +104,13 @@ class Choice:
             return {}
         return {name: place for place, name in enumerate(self.steps[-2].survivors, 1)}
 
+    def ranks_of(self, names: Collection[str]) -> dict[str, int]:
+        """Return the places of these clusters alone."""
+        there = self.steps[-2].survivors if len(self.steps) > 1 else ()
+        if not isinstance(there, NamedRows) or self.steps[-2].priority != self.steps[-1].priority:
+            return {name: place for name, place in self.ranks.items() if name in names}
+        return there.ranks(names) if self.cluster is not None else {}
+
     @property
     def drops(self) -> dict[str, str]:
         """Return the step that dropped a cluster, with its reason, for every one that no later priority took in."""
@@ -125,6 +121,10 @@ class Choice:
             where = f"priority {step.priority}, {step.step}" if step.priority else step.step
             found |= {name: f"{where}: {why}" for name, why in step.dropped.items()}
         return found
+
+
+def _among(names: Sequence[str], wanted: Collection[str]) -> tuple[str, ...]:
+    return names.among(wanted) if isinstance(names, NamedRows) else tuple([name for name in names if name in wanted])
 
 
 class Selector(Protocol):

@@ -14,13 +14,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import ge
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rainbow.errors import SelectionError
-from rainbow.selection.choice import Choice, Scalar, Step
+from rainbow.selection.choice import MISSING, Choice, Scalar, Step
+from rainbow.selection.expression.columnar import Column, Numbers, Truths, scalars
 from rainbow.selection.expression.compiler import Expression, compile_expression
 from rainbow.selection.expression.scalar import NoValueError, describe, is_number, shown, truth
+from rainbow.selection.named_rows import ByRow, NamedRows
 from rainbow.selection.options import (
     Instruction,
     Priority,
@@ -31,7 +35,7 @@ from rainbow.selection.options import (
     read_options,
     variables_read,
 )
-from rainbow.selection.variables import MISSING, Variables
+from rainbow.selection.variables import Variables
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ BOOKING = compile_expression("nodes_free >= matched.nodes")
 _AGE = compile_expression("state.age")
 _IMPLIED = Instruction("select", "first")
 
-Rows = Sequence[int]  # a range as long as nobody is dropped and nothing sorted
+Rows = Sequence[int] | NDArray[np.int64]  # a range as long as nobody is dropped and nothing sorted
 
 
 class ConstraintSelector:
@@ -76,8 +80,8 @@ class _Outcome:
     """What a step did, by row."""
 
     rows: Rows
-    values: Mapping[int, Scalar]
-    dropped: Mapping[int, str]
+    values: Mapping[int, Scalar] | ByRow
+    dropped: Mapping[int, str] | ByRow
     note: str = ""
 
 
@@ -89,7 +93,7 @@ class _Decision:
         self._settings = settings
         self._rng = rng
         self._steps: list[Step] = []
-        self._left: tuple[Rows, tuple[str, ...]] | None = None  # after the last step, and their names
+        self._left: tuple[Rows, Sequence[str]] | None = None  # after the last step, and their names
         self._carry_out: Mapping[str, Callable[[Instruction, Rows], _Outcome]] = {
             "filter": self._filter,
             "calc": self._calc,
@@ -100,7 +104,7 @@ class _Decision:
 
     def decide(self) -> Choice:
         rows = self._bar_stale(self._bar_booked(range(len(self._variables.names))))
-        if rows:
+        if len(rows):
             for priority in self._settings.priorities:
                 self._variables.forget()
                 if (row := self._try(priority, rows)) is not None:
@@ -118,8 +122,9 @@ class _Decision:
         )
 
     def _why_none(self) -> str:
-        last = {name: why for step in self._steps for name, why in step.dropped.items()}
-        shown = [f"{name}: {last[name]}" for name in self._variables.names[:3]]
+        first = self._variables.names[:3]
+        last = {name: step.dropped[name] for step in self._steps for name in first if name in step.dropped}
+        shown = [f"{name}: {last[name]}" for name in first]
         more = len(self._variables.names) - len(shown)
         return "every cluster was filtered out: " + "; ".join(shown) + (f"; and {more} more" if more else "")
 
@@ -130,10 +135,12 @@ class _Decision:
         if not self._variables.stated("nodes_free"):
             return rows
         free, takes = self._variables.values("nodes_free"), self._variables.values("matched.nodes")
-        if {*map(type, free), *map(type, takes)} == {int} and all(map(ge, free, takes)):
-            return rows  # as nearly always: not worth an evaluation
+        if (enough := self._variables.column_of(BOOKING, rows)) is not None:
+            return self._bar_rows(
+                "booking", BOOKING.text, rows, enough.value, lambda row: _unbooked(takes[row], free[row])
+            )
         silent = {row: "" for row in rows if free[row] is MISSING}
-        values, faults = self._variables.evaluate(BOOKING, _left(rows, silent))
+        values, faults = self._variables.evaluate(BOOKING, _listed(_left(rows, silent)))
         dropped = {row: fault.reason for row, fault in faults.items()}
         short = [row for row, enough in values.items() if not enough]
         dropped |= {row: _unbooked(takes[row], free[row]) for row in short}
@@ -141,46 +148,62 @@ class _Decision:
 
     def _bar_stale(self, rows: Rows) -> Rows:
         limit = self._settings.stale_after
-        if limit is None or not rows:
+        if limit is None or not len(rows):
             return rows
-        ages, _ = self._variables.evaluate(_AGE, rows)
+        if (known := self._variables.column_of(_AGE, rows)) is not None:
+            told = self._variables.values("state.age")
+            fresh = known.value <= limit
+            return self._bar_rows("stale_after", f"{limit:.12g}", rows, fresh, lambda row: _stale(told[row], limit))
+        ages, _ = self._variables.evaluate(_AGE, _listed(rows))
         old = {row: age for row, age in ages.items() if is_number(age) and float(age) > limit}
-        dropped = {
-            row: (f"cluster state is {shown(age)} s old; stale_after is {limit:.12g} s") for row, age in old.items()
-        }
+        dropped = {row: _stale(age, limit) for row, age in old.items()}
         return self._bar("stale_after", f"{limit:.12g}", rows, dropped)
 
     def _bar(self, step: str, argument: str, rows: Rows, dropped: Mapping[int, str]) -> Rows:
         if dropped:
-            rows = [row for row in rows if row not in dropped]
+            rows = _left(rows, dropped)
             self._record(0, Instruction(step, argument), _Outcome(rows, {}, dropped))
         return rows
+
+    def _bar_rows(self, step: str, argument: str, rows: Rows, kept: Any, why: Callable[[int], str]) -> Rows:
+        outcome = self._divided(rows, kept, why)
+        if len(outcome.rows) < len(rows):
+            self._record(0, Instruction(step, argument), outcome)
+        return outcome.rows
+
+    def _divided(self, rows: Rows, kept: Any, why: Callable[[int], str]) -> _Outcome:
+        """Keep the rows for which `kept` is true; say why the others are dropped when somebody looks."""
+        if kept.all():
+            return _Outcome(rows, {}, {})
+        rows = np.asarray(rows)
+        left, dropped = rows[kept], rows[~kept]
+        return _Outcome(left, {}, ByRow(self._variables.rows, dropped, lambda at: why(int(dropped[at]))))
 
     # ── one priority ────────────────────────────────────────────────────────────────────────────────────────
 
     def _try(self, priority: Priority, rows: Rows) -> int | None:
         """Carry out the steps; return the row that was selected, or None if nobody is left."""
         rows = self._keep_group(priority, rows)
-        if not rows:
+        if not len(rows):
             return None
         for instruction in priority.steps:
             outcome = self._carry_out[instruction.kind](instruction, rows)
             self._record(priority.number, instruction, outcome)
             rows = outcome.rows
-            if not rows:
+            if not len(rows):
                 return None
             if instruction.kind == "select":
-                return rows[0]
+                return int(rows[0])
         implied = self._select(_IMPLIED, rows)
         self._record(priority.number, _IMPLIED, replace(implied, note=f"{implied.note}, as no select is given"))
-        return implied.rows[0]
+        return int(implied.rows[0])
 
     def _keep_group(self, priority: Priority, rows: Rows) -> Rows:
         """Drop the clusters that are not of the group a priority is for."""
         if not priority.group:
             return rows
         group, names = self._settings.groups[priority.group], self._variables.names
-        others = [row for row in rows if names[row] not in group]
+        others = [row for row in _listed(rows) if names[row] not in group]
         dropped = dict.fromkeys(others, f"it is not of the group {priority.group}")
         left = _left(rows, dropped)
         self._record(priority.number, Instruction("group", priority.group), _Outcome(left, {}, dropped))
@@ -190,22 +213,36 @@ class _Decision:
         names = self._variables.names
         every = isinstance(outcome.rows, range)  # they, and values if there are any, stand in order of name
         if self._left is None or self._left[0] is not outcome.rows:
-            self._left = outcome.rows, names if every else tuple(map(names.__getitem__, outcome.rows))
-        survivors = self._left[1]
-        named = names if every and outcome.values else map(names.__getitem__, outcome.values)
-        values = dict(zip(named, outcome.values.values(), strict=True))
-        dropped = {names[row]: why for row, why in outcome.dropped.items()}
+            self._left = outcome.rows, names if every else self._named(outcome.rows)
+        values: Mapping[str, Scalar] | ByRow
+        dropped: Mapping[str, str] | ByRow
+        if isinstance(outcome.values, ByRow):
+            values = outcome.values
+        else:
+            named = names if every and outcome.values else map(names.__getitem__, outcome.values)
+            values = dict(zip(named, outcome.values.values(), strict=True))
+        if isinstance(outcome.dropped, ByRow):
+            dropped = outcome.dropped
+        else:
+            dropped = {names[row]: why for row, why in outcome.dropped.items()}
         self._steps.append(
-            Step(number, instruction.kind, instruction.argument, survivors, values, dropped, outcome.note)
+            Step(number, instruction.kind, instruction.argument, self._left[1], values, dropped, outcome.note)
         )
+
+    def _named(self, rows: Rows) -> Sequence[str]:
+        if isinstance(rows, np.ndarray):
+            return NamedRows(self._variables.rows, rows)
+        return tuple(map(self._variables.names.__getitem__, rows))
 
     def _evaluate(self, expression: Expression, rows: Rows, of: str) -> tuple[dict[int, Scalar], dict[int, str]]:
         """Return the values, and why there is none where there is none."""
-        values, faults = self._variables.evaluate(expression, rows)
+        values, faults = self._variables.evaluate(expression, _listed(rows))
         return values, {row: f"{of}: {fault.reason}" for row, fault in faults.items()}
 
     def _filter(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression = _expression(instruction)
+        if isinstance(truths := self._variables.column_of(expression, rows), Truths):
+            return self._divided(rows, truths.value, self._refusal_of(expression))
         values, dropped = self._evaluate(expression, rows, expression.text)
         for row in [row for row, value in values.items() if value is not True]:
             if why := self._refusal(expression, row, values[row]):
@@ -219,15 +256,27 @@ class _Decision:
                 return ""
         except NoValueError as error:
             return f"{expression.text}: {error}"
-        read = [(name, self._variables.values(name)[row]) for name in expression.names]
-        facts = ", ".join(f"{name} is {shown(value)}" for name, value in read if value is not MISSING)
-        return f"{expression.text} is false" + (f": {facts}" if facts else "")
+        return self._refusal_of(expression)(row)
+
+    def _refusal_of(self, expression: Expression) -> Callable[[int], str]:
+        """Return what says why a filter that is false drops a row, by the values of this moment."""
+        read = [(name, self._variables.values(name)) for name in expression.names]
+
+        def why(row: int) -> str:
+            there = [(name, values[row]) for name, values in read]
+            facts = ", ".join(f"{name} is {shown(value)}" for name, value in there if value is not MISSING)
+            return f"{expression.text} is false" + (f": {facts}" if facts else "")
+
+        return why
 
     def _calc(self, instruction: Instruction, rows: Rows) -> _Outcome:
         expression = _expression(instruction)
         if lacking := expression.needs(self._variables.known):
             self._variables.compute(instruction.variable, {})
             return _Outcome(rows, {}, {}, f"{self._uninformed(lacking)}; {instruction.variable} is not computed")
+        if (column := self._variables.column_of(expression, rows)) is not None:
+            self._variables.compute_column(instruction.variable, rows, column)
+            return _Outcome(rows, self._by_row(rows, column), {})
         values, dropped = self._evaluate(expression, rows, instruction.variable)
         self._variables.compute(instruction.variable, values)
         return _Outcome(_left(rows, dropped), values, dropped)
@@ -236,12 +285,19 @@ class _Decision:
         expression, note = self._sort_by(_expression(instruction))
         if expression is None:
             return _Outcome(rows, {}, {}, note)
+        if isinstance(numbers := self._variables.column_of(expression, rows), Numbers):
+            key = -numbers.value if instruction.kind == "sort_descending" else numbers.value
+            ordered = np.asarray(rows)[np.argsort(key, kind="stable")]
+            return _Outcome(ordered, self._by_row(rows, numbers), {}, note)
         values, dropped = self._evaluate(expression, rows, expression.text)
         for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort requires a number, got {describe(values[row])}"
         left = list(_left(rows, dropped))  # by the sorts before, else by name, which a stable sort keeps among equals
         left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
         return _Outcome(left, values, dropped, note)
+
+    def _by_row(self, rows: Rows, column: Column) -> ByRow:
+        return ByRow(self._variables.rows, np.asarray(rows), scalars(column).__getitem__)
 
     def _sort_by(self, expression: Expression) -> tuple[Expression | None, str]:
         """Return what to sort by: the expression, or what stands for it if nobody gives its variables."""
@@ -263,10 +319,10 @@ class _Decision:
 
     def _select(self, instruction: Instruction, rows: Rows) -> _Outcome:
         if instruction.argument == "random":
-            ordered = sorted(rows)  # so that the draw does not depend on the order of the steps before
-            row = ordered[self._rng.randrange(len(ordered))]
+            ordered = np.sort(np.asarray(rows))  # so that the draw does not depend on the order of the steps before
+            row = int(ordered[self._rng.randrange(len(ordered))])
         else:
-            row = rows[0 if instruction.argument == "first" else -1]
+            row = int(rows[0 if instruction.argument == "first" else -1])
         return _Outcome([row], {}, {}, f"{instruction.argument} of {len(rows)}")
 
 
@@ -286,5 +342,14 @@ def _any_text(values: Mapping[int, Scalar]) -> bool:
     return str in set(map(type, values.values()))
 
 
+def _stale(age: Any, limit: float) -> str:
+    return f"cluster state is {shown(age)} s old; stale_after is {limit:.12g} s"
+
+
+def _listed(rows: Rows) -> Sequence[int]:
+    """Return rows as Python's numbers."""
+    return rows.tolist() if isinstance(rows, np.ndarray) else rows
+
+
 def _left(rows: Rows, dropped: Mapping[int, str]) -> Rows:
-    return [row for row in rows if row not in dropped] if dropped else rows
+    return [row for row in _listed(rows) if row not in dropped] if dropped else rows

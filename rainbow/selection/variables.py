@@ -16,11 +16,17 @@ from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching import names_of, totals_on
-from rainbow.selection.choice import Scalar
-from rainbow.selection.expression.columnar import Numbers, evaluate_columns, read_column
+import numpy as np
+from numpy.typing import NDArray
+
+from rainbow.lazy import cached_property
+from rainbow.matching import amounts_on, names_of
+from rainbow.selection.choice import MISSING, Scalar
+from rainbow.selection.expression.columnar import Column, Numbers, Truths, evaluate_columns, read_column, scalars
 from rainbow.selection.expression.compiler import Expression, Fault, evaluate_with
 from rainbow.selection.expression.scalar import Unknown, admit
+from rainbow.selection.named_rows import Names
+from rainbow.selection.state_table import Columns, StatesAt
 
 if TYPE_CHECKING:
     from rainbow.matching import Verdict
@@ -42,11 +48,11 @@ FORECAST = {
 }
 ACCOUNT = ("account.factor", "account.used", "account.left")
 OURS = ("matched.", "queue.", "state.", "eta.", "account.")  # what no job may set
-MISSING = object()
 _NOTHING: Mapping[str, Scalar] = {}
 FEW_CLUSTERS = 24  # up to here single evaluation is faster than columns
 
 Values = Sequence[Any]
+Rows = Sequence[int] | NDArray[np.int64]
 
 
 class Variables:
@@ -61,13 +67,20 @@ class Variables:
         self.names = names_of(candidates)
         self.warnings: list[str] = []
         self._candidates = candidates
-        self._states = list(map(states.get, self.names, repeat(_NOTHING)))
-        self._stated: set[str] = set().union(*self._states)
+        self._given_states = states
+        many = isinstance(states, StatesAt) and len(self.names) > FEW_CLUSTERS
+        self._table = Columns(states, self.names) if isinstance(states, StatesAt) and many else None
+        self.rows = self._table.names if self._table else Names(self.names)
+        self._stated: set[str] = self._table.keys if self._table else set().union(*self._states)
         self._parameters = self._admitted(parameters)
         self._given: dict[str, Values] = {}
         self._columns: dict[str, Numbers] = {}
         self._computed: dict[str, Values] = {}
         self._known: dict[str, bool] = {}
+
+    @cached_property
+    def _states(self) -> list[Mapping[str, Scalar]]:
+        return list(map(self._given_states.get, self.names, repeat(_NOTHING)))
 
     # ── what a priority computes ────────────────────────────────────────────────────────────────────────────
 
@@ -80,6 +93,16 @@ class Variables:
     def compute(self, name: str, values: Mapping[int, Scalar]) -> None:
         """Add a computed variable, known in these rows; in none, if it had to be skipped."""
         self._computed[name] = list(map(values.get, range(len(self.names)), repeat(MISSING)))
+        self._outdate(name)
+
+    def compute_column(self, name: str, rows: Rows, column: Column) -> None:
+        """Add a computed variable that is known in these rows."""
+        values: list[Any] = scalars(column)
+        if len(rows) < len(self.names):
+            whole = np.full(len(self.names), MISSING, object)
+            whole[np.asarray(rows)] = np.array(values, object)
+            values = whole.tolist()
+        self._computed[name] = values
         self._outdate(name)
 
     def _outdate(self, name: str) -> None:
@@ -121,6 +144,8 @@ class Variables:
             return self._matched(name.removeprefix("matched."))
         if not self.stated(name):
             return [self._parameter(name)] * len(self.names)
+        if self._table is not None and SAME.get(name) not in self._stated:
+            return self._table.column(name)[0]
         if SAME.get(name) in self._stated:
             return [_first(state, name) for state in self._states]
         try:
@@ -153,6 +178,16 @@ class Variables:
 
     # ── evaluation ──────────────────────────────────────────────────────────────────────────────────────────
 
+    def column_of(self, expression: Expression, rows: Rows) -> Column | None:
+        """Return the value in each of these rows as one column; None if they are few or not all are plain."""
+        if len(rows) <= FEW_CLUSTERS:
+            return None
+        if self._computed.get(expression.text) is not None:
+            found: Any = self._column(rows)(expression.text)
+            return found if isinstance(found, Numbers | Truths) and not found.doubt.any() else None
+        whole = evaluate_columns(expression, self._column(rows), len(rows))
+        return None if whole is None or whole[1] else whole[0]
+
     def evaluate(self, expression: Expression, rows: Sequence[int]) -> tuple[dict[int, Scalar], dict[int, Fault]]:
         """Return the value in these rows, and why there is none in the others."""
         values: dict[int, Scalar] = {}
@@ -161,7 +196,7 @@ class Variables:
             values = dict(zip(rows, map(computed.__getitem__, rows), strict=True))
             alone = [row for row in rows if values[row] is MISSING] if MISSING in computed else ()
         elif len(rows) > FEW_CLUSTERS and (found := evaluate_columns(expression, self._column(rows), len(rows))):
-            values = dict(zip(rows, found[0], strict=True))
+            values = dict(zip(rows, scalars(found[0]), strict=True))
             alone = [rows[at] for at in found[1]]
         faults: dict[int, Fault] = {}
         for row in alone:
@@ -182,17 +217,23 @@ class Variables:
 
         return get
 
-    def _column(self, rows: Sequence[int]) -> Callable[[str], Any]:
-        every = rows == range(len(self.names))
+    def _column(self, rows: Rows) -> Callable[[str], Any]:
+        every = isinstance(rows, range) and rows == range(len(self.names))
 
         def column(name: str) -> Any:
             if (value := self._parameter(name)) is not MISSING:
                 return value  # the same in every row
             if name not in self._columns:
-                self._columns[name] = read_column(self.values(name))
+                self._columns[name] = self._numbers(name)
             return self._columns[name] if every else self._columns[name].rows(rows)
 
         return column
+
+    def _numbers(self, name: str) -> Numbers:
+        own = name not in self._computed and not name.startswith(OURS[0]) and self.stated(name)
+        if self._table is not None and own and SAME.get(name) not in self._stated:
+            return self._table.column(name)[1]
+        return read_column(self.values(name))
 
     def _explain(self, fault: Fault) -> Fault:
         if not fault.name or self.known(fault.name):
@@ -204,7 +245,7 @@ def matched_values(candidates: Sequence[Verdict], name: str) -> list[int | None]
     """Return what matching found of the candidates, None where nothing: `fits`, or an amount that one copy takes."""
     if name == "fits":
         return [candidate.fits for candidate in candidates]
-    return [totals.get(name) for totals in totals_on(candidates)]
+    return amounts_on(candidates, name)
 
 
 def switches_of(candidate: Verdict, state: Mapping[str, Any]) -> Any:

@@ -10,26 +10,38 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters
+from rainbow.store.engine import kept_events
 from rainbow.store.jobs import LIVE, staged_tasks
-from rainbow.store.schema import jobs, states, tasks
+from rainbow.store.schema import clusters as schema_clusters
+from rainbow.store.schema import events, jobs, states, tasks
 
 # clusters that a statement names one by one; more are one parameter, which costs nothing to compile
 FEW_CLUSTERS = 32
 
 
-def _among(connection: sa.Connection, column: sa.Column[str], ids: Collection[str]) -> sa.ColumnElement[bool]:
-    """Return whether a column is one of some clusters."""
+IDS = "ids"
+
+
+def _chosen(connection: sa.Connection, ids: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """Return how a statement names these clusters, and the parameter that does."""
     if len(ids) <= FEW_CLUSTERS:
-        return column.in_(ids)
-    listed = sa.bindparam(None, json.dumps(list(ids)), sa.Text)
-    if connection.dialect.name == "postgresql":
+        return "few", {IDS: list(ids)}
+    return connection.dialect.name, {IDS: json.dumps(list(ids))}
+
+
+def _among(column: sa.Column[str], how: str) -> sa.ColumnElement[bool]:
+    """Return whether a column is one of the clusters that a parameter names."""
+    if how == "few":
+        return column.in_(sa.bindparam(IDS, expanding=True))
+    listed = sa.bindparam(IDS, type_=sa.Text)
+    if how == "postgresql":
         each = sa.func.json_array_elements_text(sa.cast(listed, sa.JSON)).table_valued("value")
     else:
         each = sa.func.json_each(listed).table_valued("value")
@@ -46,7 +58,8 @@ class StateRecord:
 
 
 @lru_cache(maxsize=65_536)  # most have not changed since they were read last
-def _read(text: str) -> Mapping[str, Any]:
+def read(text: str) -> Mapping[str, Any]:
+    """Read the values of a state as they are stored."""
     found: Mapping[str, Any] = json.loads(text)
     return found
 
@@ -69,6 +82,7 @@ def change(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any]
     if stored and "nodes_free" not in values:
         query = states.update().where(states.c.cluster_id == cluster_id)
         connection.execute(query.values({"values": whole, "reported_at": now}))
+        clusters.note(connection, cluster_id)
     else:
         put(connection, cluster_id, whole, now)
     return whole
@@ -79,41 +93,82 @@ _TEXTS = sa.select(states.c.cluster_id, sa.cast(states.c["values"], sa.Text), st
 
 def get(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, StateRecord]:
     """Return {cluster id: state as reported} of those that have reported."""
-    query = _TEXTS.where(_among(connection, states.c.cluster_id, cluster_ids))
-    return {row[0]: StateRecord(_read(row[1]), row[2], row[1]) for row in connection.execute(query)}
+    how, named = _chosen(connection, cluster_ids)
+    rows = connection.execute(_texts(how), named)
+    return {row[0]: StateRecord(read(row[1]), row[2], row[1]) for row in rows}
+
+
+# what every decision asks is put together once: that costs more than carrying it out
+@cache
+def _texts(how: str) -> sa.Select[Any]:
+    return _TEXTS.where(_among(states.c.cluster_id, how))
 
 
 def booked(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, int]:
     """Return {cluster id: what booking adds to its reported nodes_free}, mostly negative."""
+    how, named = _chosen(connection, cluster_ids)
+    taken, freed = (connection.execute(_nodes(how, which), named) for which in ("unseen", "given back"))
+    found = dict.fromkeys(cluster_ids, 0)
+    for rows, sign in ((freed, 1), (taken, -1)):
+        for cluster_id, nodes in rows:
+            found[cluster_id] += sign * int(nodes)
+    return found
+
+
+@cache
+def _nodes(how: str, which: str) -> sa.Select[Any]:
+    """Return the statement that sums the nodes of these jobs by cluster."""
     before = states.c.reported_clock
     unseen = sa.and_(jobs.c.state.in_(LIVE), sa.or_(jobs.c.accepted_clock.is_(None), jobs.c.accepted_clock > before))
     given_back = sa.and_(jobs.c.ended_clock > before, jobs.c.accepted_clock <= before)
-    taken, freed = (_nodes(connection, cluster_ids, which) for which in (unseen, given_back))
-    return {key: freed.get(key, 0) - taken.get(key, 0) for key in cluster_ids}
-
-
-def _nodes(connection: sa.Connection, cluster_ids: Collection[str], which: sa.ColumnElement[bool]) -> dict[str, int]:
-    """Return {cluster id: sum of the nodes of these jobs}."""
-    query = (
+    return (
         sa.select(jobs.c.cluster_id, sa.func.sum(jobs.c.nodes))
         .join(states, states.c.cluster_id == jobs.c.cluster_id)
-        .where(_among(connection, jobs.c.cluster_id, cluster_ids), which)
+        .where(_among(jobs.c.cluster_id, how), unseen if which == "unseen" else given_back)
         .group_by(jobs.c.cluster_id)
     )
-    return {cluster_id: int(nodes) for cluster_id, nodes in connection.execute(query)}
+
+
+_EVENTS = sa.select(events.c.cluster_id).where(events.c.number > sa.bindparam("known")).distinct()
+_NEWEST = sa.select(sa.func.max(events.c.number))
+_NOTED = sa.select(schema_clusters.c.id).where(schema_clusters.c.noted >= sa.bindparam("known"))
+
+
+def newest(connection: sa.Connection) -> int:
+    """Return the number of the newest event that is stored, 0 without one."""
+    return connection.execute(_NEWEST).scalar() or 0
+
+
+def changed(connection: sa.Connection, known: int) -> tuple[set[str], int] | None:
+    """Return the clusters whose state, booking or queue may have changed after an event, and the newest event.
+
+    Each such change comes with an event of its cluster or is noted (`clusters.note`). None if nobody can say: events
+    so old are forgotten.
+    """
+    if (now := newest(connection)) < known:
+        return None
+    found = set(connection.execute(_NOTED, {"known": known}).scalars())
+    if now > known:
+        found |= {row[0] for row in connection.execute(_EVENTS, {"known": known})}
+    return found | {row["cluster_id"] for row in kept_events(connection) or ()}, now
 
 
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:
     """Return {cluster id: {"waiting_tasks", "running_tasks"}}; running ones are those that hold workers."""
-    query = (
-        sa.select(tasks.c.cluster_id, tasks.c.state, sa.func.count())
-        .where(_among(connection, tasks.c.cluster_id, cluster_ids), tasks.c.state.in_(set(TaskState) - ENDED))
-        .group_by(tasks.c.cluster_id, tasks.c.state)
-    )
+    how, named = _chosen(connection, cluster_ids)
     found = {key: {"waiting_tasks": 0, "running_tasks": 0} for key in cluster_ids}
-    for cluster_id, state, count in connection.execute(query):
+    for cluster_id, state, count in connection.execute(_tasks(how), named):
         found[cluster_id]["running_tasks" if state in BOOKED else "waiting_tasks"] += count
     for cluster_id, count in staged_tasks(connection).items():
         if cluster_id in found:
             found[cluster_id]["waiting_tasks"] -= count
     return found
+
+
+@cache
+def _tasks(how: str) -> sa.Select[Any]:
+    return (
+        sa.select(tasks.c.cluster_id, tasks.c.state, sa.func.count())
+        .where(_among(tasks.c.cluster_id, how), tasks.c.state.in_(set(TaskState) - ENDED))
+        .group_by(tasks.c.cluster_id, tasks.c.state)
+    )

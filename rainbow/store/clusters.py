@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from rainbow.graph.delta import apply_delta
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
-from rainbow.store.schema import clusters, subsystems, summaries
+from rainbow.store.schema import clusters, events, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
 
@@ -44,6 +44,7 @@ _BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
 _LOCKED = _BY_NAME.with_for_update(key_share=True, skip_locked=True)
 _BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
 _NEW_EPOCH = clusters.update().where(clusters.c.id == sa.bindparam("wanted")).values(epoch=clusters.c.epoch + 1)
+_NOW = sa.func.coalesce(sa.select(sa.func.max(events.c.number)).scalar_subquery(), 0)
 _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
 
 
@@ -161,7 +162,12 @@ def new_revision(connection: sa.Connection, cluster_id: str) -> int:
 
 def tick(connection: sa.Connection, cluster_id: str) -> int:
     """Count one more event of the cluster's free nodes and return the clock."""
-    return _count(connection, cluster_id, clusters.c.clock)
+    return _count(connection, cluster_id, clusters.c.clock, noted=_NOW)
+
+
+def note(connection: sa.Connection, cluster_id: str) -> None:
+    """Note that the cluster's state, or what is booked on it, changes without an event: see cluster_states.py."""
+    _change(connection, cluster_id, noted=_NOW)
 
 
 def new_epoch(connection: sa.Connection, cluster_id: str) -> None:
@@ -172,7 +178,7 @@ def new_epoch(connection: sa.Connection, cluster_id: str) -> None:
 def count_move(connection: sa.Connection, *cluster_ids: str) -> None:
     """Note that a job has moved between these clusters."""
     for cluster_id in cluster_ids:
-        _change(connection, cluster_id, moves=clusters.c.moves + 1)
+        _change(connection, cluster_id, moves=clusters.c.moves + 1, noted=_NOW)
 
 
 def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings: Mapping[str, Any]) -> None:
@@ -221,8 +227,8 @@ def _change(connection: sa.Connection, cluster_id: str, **values: Any) -> None:
     connection.execute(clusters.update().where(clusters.c.id == cluster_id).values(**values))
 
 
-def _count(connection: sa.Connection, cluster_id: str, column: sa.Column[int]) -> int:
-    _change(connection, cluster_id, **{column.name: column + 1})
+def _count(connection: sa.Connection, cluster_id: str, column: sa.Column[int], **more: Any) -> int:
+    _change(connection, cluster_id, **{column.name: column + 1}, **more)
     return connection.execute(sa.select(column).where(clusters.c.id == cluster_id)).scalar_one()
 
 

@@ -180,6 +180,8 @@ clusters = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("visibility", NAME, nullable=False, server_default="all"),  # whose jobs a requestor's token sees
+    # the newest event there was when its state was reported, or its free nodes changed, without an event of its own
+    sa.Column("noted", sa.BigInteger, nullable=False, server_default="0", index=True),
 )
 
 subsystems = sa.Table(

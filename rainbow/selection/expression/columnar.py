@@ -43,7 +43,7 @@ class Numbers:
     whole: Bools
     doubt: Bools
 
-    def rows(self, rows: Sequence[int]) -> Numbers:
+    def rows(self, rows: Sequence[int] | NDArray[np.int64]) -> Numbers:
         """Return these rows, in this order."""
         return Numbers(self.value[rows], self.whole[rows], self.doubt[rows])
 
@@ -283,15 +283,19 @@ def read_column(values: Sequence[Any]) -> Numbers:
 
 def evaluate_columns(
     expression: Expression, column: Callable[[str], Column | Scalar], rows: int
-) -> tuple[list[Scalar], list[int]] | None:
-    """Return the value of every row and the rows in doubt, whose value means nothing; None if not columnar."""
+) -> tuple[Column, list[int]] | None:
+    """Return the values of all rows and the rows in doubt, whose value means nothing; None if not columnar."""
     try:
         with np.errstate(all="ignore"):  # what overflows or divides by zero is in doubt
-            result = as_column(_columnar(expression)(column))
+            found = as_column(_columnar(expression)(column))
     except NotColumnar:
         return None
-    doubt = np.flatnonzero(np.broadcast_to(result.doubt, rows)).tolist()
-    return _values(result, rows), doubt
+    doubt = np.broadcast_to(found.doubt, rows)
+    value: Any = np.broadcast_to(found.value, rows)
+    whole: Column = Truths(value, doubt)
+    if isinstance(found, Numbers):
+        whole = Numbers(value, np.broadcast_to(found.whole, rows), doubt)
+    return whole, np.flatnonzero(doubt).tolist()
 
 
 @lru_cache(maxsize=256)
@@ -299,12 +303,11 @@ def _columnar(expression: Expression) -> Callable[[Callable[[str], Column | Scal
     return bind(expression.code, PRIMITIVES)
 
 
-def _values(result: Column, rows: int) -> list[Scalar]:
-    value = np.broadcast_to(result.value, rows)
-    if isinstance(result, Truths) or not result.whole.any():
-        return value.tolist()  # type: ignore[no-any-return]  # numpy cannot say what tolist gives
-    safe = np.where(result.doubt, 0.0, value)
-    if result.whole.all():
+def scalars(column: Column) -> list[Scalar]:
+    """Return the values of a column as Python's."""
+    if isinstance(column, Truths) or not column.whole.any():
+        return column.value.tolist()  # type: ignore[no-any-return]  # numpy cannot say what tolist gives
+    safe = np.where(column.doubt, 0.0, column.value)
+    if column.whole.all():
         return safe.astype(np.int64).tolist()  # type: ignore[no-any-return]  # as above
-    whole = np.broadcast_to(result.whole, rows).tolist()
-    return [int(v) if w else v for v, w in zip(safe.tolist(), whole, strict=True)]
+    return [int(v) if w else v for v, w in zip(safe.tolist(), column.whole.tolist(), strict=True)]

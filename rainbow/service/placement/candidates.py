@@ -22,8 +22,10 @@ from rainbow.lru_cache import LruCache, Overlay, Same
 from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.state_table import AGE
 from rainbow.selection.variables import SWITCHES
-from rainbow.store import cluster_states, clusters, workers
+from rainbow.service.placement.state_board import BoardStates, Made, StateBoard, read_made, row_of
+from rainbow.store import clusters, workers
 from rainbow.text import meant
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Snapshots(LruCache["ReachableClusters", CandidateStates]):
         )
 
 
+READ_ALONE = 16  # candidates whose states are read by themselves
 FEW_CANDIDATES = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
 
@@ -98,6 +101,7 @@ def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
     snapshots, now = service.state(Snapshots), service.clock()
     known = snapshots.get(among) or snapshots.of_equal(among)
     if known is None or not 0 <= now - known.at < SNAPSHOT_LASTS:
+        look_ahead(service, among.names)
         with service.store.read() as connection:
             found = states_of(service, connection, among.names, idle=False)
         known = CandidateStates(among, now, DigestedText.of(found))
@@ -135,19 +139,19 @@ def _unattended(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class StatesRead:
-    """The variables of the candidates' states at some time; while what one was made of is equal, so are they."""
+class FewStates:
+    """The variables of a few candidates' states at some time."""
 
     at: float
     values: dict[str, dict[str, Any]]
-    made_of: Mapping[str, tuple[Any, ...]]  # by name: the report as stored, its time, and what the store counts
+    made_of: Mapping[str, Made]
 
-    def kept(self, name: str) -> list[Any]:
-        """Return a cluster's variables without the age of its report, and the time of that."""
-        return [{key: value for key, value in self.values[name].items() if key != AGE}, self.made_of[name][1]]
+    def made(self, name: str) -> Made:
+        """Return what a cluster's state was made of."""
+        return self.made_of[name]
 
 
-AGE = "state.age"
+StatesRead = FewStates | BoardStates
 
 
 def aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
@@ -157,24 +161,39 @@ def aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
 
 
 def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool) -> StatesRead:
-    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read."""
-    reported, booked = cluster_states.get(connection, ids), cluster_states.booked(connection, ids)
-    queued: Mapping[str, dict[str, int]] = cluster_states.queues(connection, ids)
-    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
-        queued[cluster_id]["idle_workers"] = count
-    now, found, made_of = service.clock(), dict[str, dict[str, Any]](), dict[str, tuple[Any, ...]]()
+    """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read.
+
+    Those of many are kept from one decision to the next, and read again where they have changed.
+    """
+    if len(ids) > READ_ALONE and not idle:
+        return service.state(StateBoard).seen(service, connection, ids)
+    made, now, found = read_made(connection, ids, idle), service.clock(), dict[str, dict[str, Any]]()
     for cluster_id, name in ids.items():
-        report, counts = reported.get(cluster_id), queued[cluster_id]
-        values: dict[str, Any] = {f"queue.{key}": value for key, value in counts.items()}
-        if report is not None:
-            values |= report.values
-            values[AGE] = max(0.0, now - report.reported_at)
-        if is_number(free := values.get("nodes_free")):
-            values["nodes_free"] = free + booked[cluster_id]
-        found[name] = values
-        told = (report.text, report.reported_at) if report else ("", None)
-        made_of[name] = (*told, booked[cluster_id], *counts.items())
-    return StatesRead(now, found, made_of)
+        values, reported = row_of(made[cluster_id])
+        found[name] = values if reported != reported else {**values, AGE: max(0.0, now - reported)}
+    return FewStates(now, found, {name: made[one] for one, name in ids.items()})
+
+
+def look_ahead(service: Service, ids: Mapping[str, str]) -> None:
+    """Read what a decision among so many candidates will read, before its transaction."""
+    if len(ids) > READ_ALONE:
+        service.state(StateBoard).advance(service, ids)
+
+
+def is_true(
+    service: Service, connection: sa.Connection, seen: StatesRead | None, reach: ReachableClusters, chosen: str | None
+) -> bool:
+    """Return whether the chosen cluster's state is as it was seen; if not, what is kept of states is forgotten.
+
+    A change that nobody was told of must not book a node twice.
+    """
+    if chosen is None or not isinstance(seen, BoardStates):
+        return True
+    cluster_id = reach.entry(chosen).id
+    if read_made(connection, [cluster_id])[cluster_id] == seen.made(chosen):
+        return True
+    service.state(StateBoard).board = None
+    return False
 
 
 def states_of(
@@ -184,7 +203,8 @@ def states_of(
     return read_states(service, connection, ids, idle).values
 
 
-SIZED = "expected_wait_"
+WAIT = "expected_wait"
+SIZED = f"{WAIT}_"
 
 
 def sized(
@@ -197,7 +217,7 @@ def sized(
     for verdict in candidates if spans else ():
         if verdict.switches is not None:
             states.get(verdict.cluster, {})[SWITCHES] = verdict.switches
-    told = [at for at, name in enumerate(names_of(candidates)) if "expected_wait" in states.get(name, {})]
+    told = [at for at, name in enumerate(names_of(candidates)) if WAIT in states.get(name, {})]
     for at in told:
         _size(states[candidates[at].cluster], candidates[at].totals.get("cores", 0))
     return states

@@ -24,10 +24,12 @@ from rainbow.scheduling import policies
 from rainbow.selection import Choice, Step, matched_read, reads_states
 from rainbow.selection.replay import RecordedDecision, SelectorRules, compare, read_recorded, redecide
 from rainbow.selection.replay import written as replay_written
+from rainbow.selection.seal import is_sealed_by, seal_of
+from rainbow.selection.state_table import AGE
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.placement.candidates import DigestedText, StatesRead, aged, revision_of
+from rainbow.service.placement.candidates import DigestedText, revision_of
 from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.store import jobs, pages
 from rainbow.store.jobs import JobRecord
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.service.placement.match_cache import Match
+    from rainbow.service.placement.state_board import Board, BoardStates
 
 
 LEDGER = "ledger"
@@ -80,7 +83,7 @@ def told(choice: Choice, found: Match) -> dict[str, Any]:
     if choice.cluster is not None and choice.cluster not in names:
         names.append(choice.cluster)
     about = written(replace(choice, steps=choice.about(names)))
-    ranks = choice.ranks
+    ranks = choice.ranks_of(names)
     return {**about, "ranks": {name: ranks[name] for name in names if name in ranks}}
 
 
@@ -95,15 +98,15 @@ def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> 
         return {"match": found.named}
     if (read := matched_read(*how)) is None:
         return {"match": found.worked_out, "selection": DigestedText.of(written(choice))}
-    return {"match": found.named, "matched": found.columns(read), "selection": DigestedText("", choice.seal())}
+    return {"match": found.named, "matched": found.columns(read), "selection": DigestedText("", seal_of(choice))}
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """States that were kept whole, and what they were made of."""
+    """States that were kept whole, and the board they stood on."""
 
     part: DigestedText
-    made_of: Mapping[str, tuple[Any, ...]]
+    board: Board
 
 
 class Frames:
@@ -113,22 +116,34 @@ class Frames:
         self._last: Whole | None = None
         self._spent = 0
 
-    def parts(self, read: StatesRead) -> dict[str, DigestedText]:
+    def parts(self, read: BoardStates) -> dict[str, DigestedText]:
         """Return the parts of the ledger that say what the states were."""
-        known, last = read.made_of, self._last
-        changed = [name for name, one in known.items() if last and last.made_of.get(name) != one]
-        if last is None or self._spent > len(last.part.text) or 2 * len(changed) > len(known):
-            last, changed = Whole(DigestedText.of({name: read.kept(name) for name in known}), known), []
-            self._last, self._spent = last, 0
-        frame = DigestedText.of({"at": read.at, "changed": {name: read.kept(name) for name in changed}})
+        board, last = read.board, self._last
+        if last is None or last.board.places is not board.places or self._spent > len(last.part.text):
+            last = self._last = self._whole(read.base)
+        changed = board.since(last.board.version)
+        if 2 * len(changed) > len(board.made):
+            last = self._last = self._whole(read.base)
+            changed = board.since(last.board.version)
+        frame = DigestedText.of({"at": read.at, "changed": board.kept(changed)})
         self._spent += len(frame.text)
         return {"base": last.part, "frame": frame}
+
+    def _whole(self, board: Board) -> Whole:
+        self._spent = 0
+        return Whole(DigestedText.of(board.kept(range(len(board.made)))), board)
 
 
 def restored(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the states that were kept as what differs from others."""
     frame = given["frame"]
-    return {name: aged(kept, frame["at"]) for name, kept in {**given["base"], **frame["changed"]}.items()}
+    return {name: _aged(kept, frame["at"]) for name, kept in {**given["base"], **frame["changed"]}.items()}
+
+
+def _aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
+    """Return a cluster's variables as they were at a time."""
+    values, reported = kept
+    return dict(values) if reported is None else {**values, AGE: max(0.0, at - reported)}
 
 
 def entry(parts: Mapping[str, DigestedText]) -> dict[str, Any]:
@@ -156,7 +171,7 @@ def whole(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     seal = decision["digests"].get("selection")
     if seal and "selection" not in decision["given"]:
         choice = _again(decision, _parameters(connection, job_id))
-        if choice.seal() == seal:
+        if is_sealed_by(choice, seal):
             decision["selection"] = written(choice)
     return decision
 
@@ -210,7 +225,7 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
     choice = _again(decision, _parameters(connection, record.id))
     repeated, kept = written(choice), decision["given"].get("selection")
     sealed = kept is None and decision["digests"].get("selection")
-    equal = choice.seal() == sealed if sealed else repeated == decision["selection"]
+    equal = is_sealed_by(choice, sealed) if sealed else repeated == decision["selection"]
     return {
         "id": record.id,
         "cluster": record.cluster,

@@ -23,7 +23,7 @@ from rainbow.service.placement.candidates import sized, states_of
 from rainbow.service.placement.failover import DepartedMirror, Elsewhere, Going
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
-from rainbow.store import events, jobs, tasks
+from rainbow.store import clusters, events, jobs, tasks
 from rainbow.store.jobs import LIVE
 from rainbow.transitions import WithdrawalOrdered, transition
 
@@ -263,6 +263,7 @@ def _go(elsewhere: Elsewhere, job: str) -> str | None:
         tasks.ask_again(connection, job, Hold.WITHDRAW)
         return None
     jobs.change(connection, job, accepted_clock=None)
+    clusters.note(connection, record.cluster_id)
     kept = {key: value for key, value in facts.items() if key not in ("why", "to")}
     among = {facts["to"]} if facts["to"] else None
     move = elsewhere.place(replace(record, accepted_clock=None, wait=None), facts["why"], among, **kept)

@@ -37,11 +37,12 @@ from rainbow.service.jobs.dependencies import (
 )
 from rainbow.service.jobs.jobspecs import Reading, read_request, remember
 from rainbow.service.jobs.lifecycle import first_tasks
-from rainbow.service.placement import ledger, refusal
+from rainbow.service.placement import candidates, ledger, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
-from rainbow.service.placement.candidates import DigestedText, StatesRead, read_states, sized, snapshot, unattended
+from rainbow.service.placement.candidates import WAIT, DigestedText, StatesRead, read_states
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
+from rainbow.service.placement.state_board import BoardStates
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from rainbow.store.engine import WriteBatch
 
 
+MORE = (SWITCHES, *FORECAST, *ACCOUNT)  # variables that clusters do not say of themselves
 LONGEST_NAME = 100  # characters of a name that nobody gave
 States = Mapping[str, Mapping[str, Any]]
 
@@ -235,18 +237,24 @@ class SubmitTransaction:
         """Raise Alone if another server has changed what was chosen by, before the cluster was locked."""
         if self.beside and self.seen is not None:
             now = self._read(connection, {cluster.id: cluster.name})
-            if now.made_of[cluster.name] != self.seen.made_of[cluster.name]:
+            if now.made(cluster.name) != self.seen.made(cluster.name):
                 raise Alone
 
     def _read(self, connection: sa.Connection, ids: Mapping[str, str]) -> StatesRead:
         return read_states(self.service, connection, ids, reads(self.selector, self.options, "queue.idle_workers"))
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
+        found = self._chosen(connection, job_id)
+        if not candidates.is_true(self.service, connection, self.seen, self.found.reach, found[1].cluster):
+            found = self._chosen(connection, job_id)
+        return found
+
+    def _chosen(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
         """Choose where an agent is, else anywhere; say which candidates were left out for having none."""
         states = {} if self.snapshot else self._states(connection)
-        asked, how, verdicts = self.wanted.request, (self.selector, self.options, job_id), self.found.verdicts
+        asked, how, verdicts = self.wanted.request, (self.selector, self.options, job_id), self.found.candidates
         with phase("select"):
-            if left_out := unattended(self.service, connection, self.found.ids):
+            if left_out := candidates.unattended(self.service, connection, self.found.ids):
                 attended = candidates_without(verdicts, set(left_out))
                 if (choice := select(asked, attended, states, *how)).cluster is not None:
                     return states, choice, left_out
@@ -254,12 +262,15 @@ class SubmitTransaction:
 
     def _states(self, connection: sa.Connection) -> States:
         self.seen = read = self._read(connection, self.found.ids)
+        if isinstance(read, BoardStates) and read.says_all(read_of(self.selector, self.options, MORE)):
+            self.read = None if self.found.is_told else read
+            return read.table
         before = sum(map(len, read.values.values()))
-        states = sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
+        states = candidates.sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
-        grown = any("expected_wait" in state for state in states.values()) or before != sum(map(len, states.values()))
+        grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
         self.read = None if grown or self.found.is_told else read
         return states
 
@@ -287,7 +298,7 @@ class SubmitTransaction:
     def _given(self, states: States) -> dict[str, DigestedText]:
         """Return what the selection was given, as the ledger keeps it."""
         given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
-        if self.read is not None and self.snapshot is None:
+        if isinstance(self.read, BoardStates) and self.snapshot is None:
             return {**given, **self.service.state(ledger.Frames).parts(self.read)}
         return {**given, "states": self.snapshot or DigestedText.of(states)}
 
@@ -465,7 +476,9 @@ def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransacti
     wanted = _checked(service, found.request)
     selector, options = selector_of(service, asked)
     drained = {} if found.match.candidates else refusal.drained(service, found)
-    kept = None if reads_states(selector) else snapshot(service, found.match.reach)
+    kept = None if reads_states(selector) else candidates.snapshot(service, found.match.reach)
+    if kept is None:
+        candidates.look_ahead(service, found.match.ids)
     return SubmitTransaction(
         service, who, asked, wanted, found.match, selector, options, kept, without, drained, queues(service, asked)
     )
