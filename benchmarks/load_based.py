@@ -77,7 +77,9 @@ def _gangs(job: str, count: int, *, alike: bool) -> tuple[GangView, ...]:
 
 def planning(most: int = 1_000_000) -> None:
     """Print the time of a round, per round and per start."""
-    heading("load_based, ms", "workers", "waiting", "idle", "starts", "ms", "us a start", "all differ", "original")
+    heading(
+        "load_based, ms", "workers", "waiting", "idle", "starts", "ms", "us a start", "all differ", "Scoot, recorded"
+    )
     for workers in (1_000, 10_000, 100_000):
         for waiting in (1_000, 10_000, 100_000, 1_000_000):
             if waiting <= most:

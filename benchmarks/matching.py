@@ -68,7 +68,7 @@ def fresh(index: IndexBackend, cluster: Cluster, asked: Asked, runs: int = 15) -
 def growth() -> None:
     """Print one request after another over 1k to 1M vertices."""
     index, walk = IndexBackend(), PlainBackend()
-    heading("one cluster, us", "request", "vertices", "fresh", "seen", "networkx", "Fluxion")
+    heading("one cluster, us", "request", "vertices", "fresh", "seen", "networkx", "Fluxion, rec.")
     for name, asked in REQUESTS.items():
         for size, peer in ((40, None), (400, None), (4_000, FLUXION[name][0]), (40_000, FLUXION[name][1])):
             cluster, request = flat(size), asked()
@@ -84,7 +84,7 @@ def over_clusters() -> None:
     need = (Need("spack", (named("name", "nowhere"),)),)
     asked: dict[str, Asked] = {**REQUESTS, "no such package": lambda: slots(1, cores(1), needs=need)}
     heading("many clusters, us", "request", "clusters", "fresh", "seen", "networkx")
-    print("peers, 1,000 clusters of 87 and 52 vertices: Fluxion 75,000 to 140,000; Go rainbow 22,000 to 124,000")
+    print("recorded: 1,000 clusters of 87 and 52 vertices: Fluxion 75,000 to 140,000; Go rainbow 22,000 to 124,000")
     for count in (10, 100, 1_000, 10_000):
         clusters = [flat(1_000 + k, f"c{k}") for k in range(count)]
         index.match_all(slots(1, cores(1)), clusters)
@@ -179,7 +179,7 @@ def resident(form: str, size: int) -> float:
 
 def taking() -> None:
     """Print takes and releases per second until a cluster is full; Fluxion allocates and does not free."""
-    heading("take and release a second, 100,001 vertices", "shape", "takes", "take", "both", "Fluxion")
+    heading("take and release a second, 100,001 vertices", "shape", "takes", "take", "both", "Fluxion, rec.")
     ten = [slots(n, nodes(1)) for n in range(55, 65)]
     for name, requests, most, peer in (
         ("one core", [slots(1, cores(1))], 96_000, 5_600),
@@ -218,7 +218,11 @@ def _take_row(name: str, requests: list[Request], most: int, peer: int | None) -
 def churning() -> None:
     """Print releases and takes of mixed cores and memory on used nodes, all alike or each of its own kind."""
     heading(
-        "release + take a second, 18 shapes of cores and memory, 3 jobs a node", "nodes", "alike", "Fluxion", "differ"
+        "release + take a second, 18 shapes of cores and memory, 3 jobs a node",
+        "nodes",
+        "alike",
+        "Fluxion, rec.",
+        "differ",
     )
     for size, peer in ((240, 656), (2_400, 532)):
         row(size, _churned(with_memory(size)), peer, _churned(with_memory(size, differ=True)))

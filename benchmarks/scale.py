@@ -135,6 +135,7 @@ WANTED = {
     "submit, warm": 1.5,
     "submit after a graph has changed, times warm": 2,
     "submit under constraint": 10,
+    "submit under constraint, a fresh shape": 10,
     "bytes of ledger a submit under constraint": 200,
     "/metrics, nothing new": 50,
 }
@@ -158,10 +159,18 @@ def _costs(service: Service) -> dict[str, float]:
     before = _ledger(service)
     spent = median(once(constraint) for _ in range(9)) / 1e3
     kept = (_ledger(service) - before) / 9
+    fresh = median(once(partial(_constrained, service, 11 + k)) for k in range(9)) / 1e3
     for _ in range(len(service.catalogue) // 20 + 1):
         metrics(service)
     figures = timed(lambda: metrics(service), 3) / 1e3
-    return dict(zip(WANTED, (warm, median(after) / warm, spent, kept, figures), strict=True))
+    return dict(zip(WANTED, (warm, median(after) / warm, spent, fresh, kept, figures), strict=True))
+
+
+def _constrained(service: Service, cores: int) -> object:
+    """Submit a job of a shape that no other of this benchmark has."""
+    job = jobspec()
+    job["resources"]["work"]["with"][0]["count"] = cores
+    return submit(service, WHO, Submission(jobspec=job, selector="constraint", options=CONSTRAINT))
 
 
 def _grown(service: Service, name: str, k: int) -> Any:
