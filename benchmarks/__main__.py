@@ -18,6 +18,7 @@ from benchmarks.routing import routing
 from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
 from benchmarks.servers import several
+from benchmarks.shards import sharded
 from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
 from benchmarks.starting import starting
@@ -48,6 +49,7 @@ PARTS = {
     "accounts": accounting,
     "submits": submitting,
     "servers": several,
+    "shards": sharded,
     "scale": scaling,
     "growth": growing,
     "worst": worst,

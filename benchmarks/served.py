@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -65,19 +65,19 @@ def _jgf(vertices: dict[str, Any], edges: list[tuple[str, str]]) -> dict[str, An
     return {"graph": {"nodes": vertices, "edges": [{"source": a, "target": b} for a, b in edges]}}
 
 
-def fill(url: str, count: int, nodes: int, graph: Graph = template) -> str:
-    """Register clusters in one transaction; return a token that is good for all of them."""
+def fill(url: str, count: int, nodes: int, graph: Graph = template, first: int = 0) -> str:
+    """Register clusters in one transaction, numbered from `first`; return a token that is good for all of them."""
     store, now = open_store(url), time.time()
     with store.write() as connection:
         ids = []
-        for number in range(count):
+        for number in range(first, first + count):
             document = graph(number, nodes)
             cluster = read_cluster(document, f"cluster{number}")
             record = ClusterRecord(secrets.token_hex(8), cluster.name, "any", "node", now, POLICY)
             clusters.add(connection, record, document)
             keep_summary(connection, record.id, record.revision, cluster)
             ids.append(record.id)
-            if graph is listed or number == 0:
+            if graph is listed or number == first:
                 workers.keep_only(connection, record.id, list(cluster.workers), now)
         if graph is not listed:
             _copy_workers(connection, ids[0])
@@ -128,16 +128,25 @@ class Served:
 
 
 @contextmanager
-def serving(url: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
+def serving(
+    url: str, folder: Path, *options: str, environment: Mapping[str, str] | None = None, port: int | None = None
+) -> Iterator[Served]:
     """Run `rainbow serve` over a store until the block is left."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    where = ["--port", str(port), "--database", url, *options]
+    where = ["serve", "--database", url, *options]
+    with started(where, port or free_port(), folder / "server.log", environment) as served:
+        yield served
+
+
+@contextmanager
+def started(
+    command: Sequence[str], port: int, log: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Served]:
+    """Run a command that serves at a port until the block is left."""
     known = {"RAINBOW_REGISTRATION_SECRET": "rbr_of-the-benchmark", "RAINBOW_ADMIN_TOKEN": "rba_of-the-benchmark"}
     began = time.perf_counter()
-    with (folder / "server.log").open("w") as log:
-        command = [sys.executable, "-m", "rainbow", "serve", *where]
-        server = subprocess.Popen(command, env={**os.environ, **known, **(environment or {})}, stdout=log, stderr=log)
+    with log.open("a") as told:
+        words = [sys.executable, "-m", "rainbow", *command, "--port", str(port)]
+        server = subprocess.Popen(words, env={**os.environ, **known, **(environment or {})}, stdout=told, stderr=told)
     try:
         served = Served(port, server.pid, 0.0)
         _await(served, server)
@@ -146,6 +155,12 @@ def serving(url: str, folder: Path, *options: str, environment: Mapping[str, str
     finally:
         server.terminate()
         server.wait(60)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _await(served: Served, server: subprocess.Popen[bytes], seconds: float = 300) -> None:

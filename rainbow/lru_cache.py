@@ -59,6 +59,10 @@ class LruCache(Generic[K, V]):
                 self._kept.pop(next(iter(self._kept)), None)
         return value
 
+    def forget(self, key: K) -> None:
+        """Forget a value, if it is kept."""
+        self._kept.pop(key, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from rainbow.service import Service
+    from rainbow.service.core.settings import Limits
 
 
 STRANGERS = 65_536  # bytes of a body whose credentials may be in it
@@ -47,9 +48,10 @@ MOMENT = 0.001  # seconds a request has waited at least when its view is asked a
 LAG = 0.5  # seconds that the loop's clock may be behind on a busy machine
 PART = 262_144  # bytes of a stream that are sent at once
 GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
-ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|match|eta)|/(login|logout|match|try)|/ui/.*")
+ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|jobs:bid|match|eta)|/(login|logout|match|try)|/ui/.*")
 Scope = dict[str, Any]
 Message = dict[str, Any]
+Headers = Iterable[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Front:
         except Gone:
             pass
         except RainbowError as fault:
-            await _send(send, _named(_refusal(fault), scope["headers"]))
+            await answer_with(send, answer_to(fault), scope["headers"])
 
     async def who(self, header: str) -> Caller | None:
         """Say who brings these credentials, if any of them is known."""
@@ -132,7 +134,7 @@ class HttpRequest:
         """Take all the steps."""
         scope = self._scope
         if scope["path"] == "/livez" and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
-            return await _send(self._send, _named(LIVE, scope["headers"]))
+            return await answer_with(self._send, LIVE, scope["headers"])
         who = await self._who()
         body = await self._body(who)
         self._lane = self._front._lanes.of(scope["path"], who is not None and who.admin)
@@ -152,38 +154,14 @@ class HttpRequest:
             connection = self._scope.get(CONNECTION)
             if connection is not None and not connection.is_known and not connection.prove(self._caller):
                 raise TooMany("too many connections show this credential", retry_after=5, limit="connections")
-        elif self._has_body and not ENVELOPES.fullmatch(self._scope["path"]):
-            raise Unauthenticated(UNKNOWN if header else MISSING)
+        else:
+            check_stranger(self._scope["path"], self._headers)
         return who
-
-    @property
-    def _has_body(self) -> bool:
-        return b"transfer-encoding" in self._headers or self._headers.get(b"content-length", b"0") != b"0"
 
     # ── 2 body ──
 
     async def _body(self, who: Caller | None) -> bytes:
-        limits = self._service.settings.limits
-        most = limits.graph if GRAPHS.fullmatch(self._scope["path"]) else limits.body
-        allowed = most if who else min(most, STRANGERS)
-        length = int(self._headers.get(b"content-length", b"0"))
-        if length > allowed:
-            raise _too_long(length, most, who)
-        try:
-            async with asyncio.timeout(limits.body_seconds) as deadline:
-                began, found = asyncio.get_running_loop().time(), bytearray()
-                while True:
-                    message = await self._receive()
-                    if message["type"] == "http.disconnect":
-                        raise Gone
-                    found += message.get("body", b"")
-                    if len(found) > allowed:
-                        raise _too_long(len(found), most, who)
-                    if not message.get("more_body"):
-                        return bytes(found)
-                    deadline.reschedule(began + limits.body_seconds + len(found) / PACE)
-        except TimeoutError:
-            raise TimedOut(f"the body was not here after {limits.body_seconds:g} s", limit="body_seconds") from None
+        return await read_body(self._scope, self._receive, self._service.settings.limits, known=who is not None)
 
     # ── 3 answer ──
 
@@ -192,7 +170,7 @@ class HttpRequest:
         began, asked = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
         poll = polls.again(asked, began)
         if poll is not None and not await self._wait(poll.pause, poll.agent):
-            return await _send(self._send, _named(poll.answer, self._scope["headers"]))
+            return await answer_with(self._send, poll.answer, self._scope["headers"])
         environ, waited = environment(self._scope, body), loop.time() - began if poll else 0.0
         while True:
             again = {**environ, "wsgi.input": BytesIO(body), WAITED: waited}
@@ -264,6 +242,37 @@ class HttpRequest:
         return self._service.news.is_over(pause)
 
 
+def check_stranger(path: str, headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body whose head shows no known credential, unless there may be one in it."""
+    has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+    if has_body and not ENVELOPES.fullmatch(path):
+        raise Unauthenticated(UNKNOWN if b"authorization" in headers else MISSING)
+
+
+async def read_body(scope: Scope, receive: Callable[[], Any], limits: Limits, *, known: bool) -> bytes:
+    """Read a body, no more and no longer than is allowed; Gone if the client goes."""
+    most = limits.graph if GRAPHS.fullmatch(scope["path"]) else limits.body
+    allowed = most if known else min(most, STRANGERS)
+    length = int(dict(scope["headers"]).get(b"content-length", b"0"))
+    if length > allowed:
+        raise _too_long(length, most, known)
+    try:
+        async with asyncio.timeout(limits.body_seconds) as deadline:
+            began, found = asyncio.get_running_loop().time(), bytearray()
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                found += message.get("body", b"")
+                if len(found) > allowed:
+                    raise _too_long(len(found), most, known)
+                if not message.get("more_body"):
+                    return bytes(found)
+                deadline.reschedule(began + limits.body_seconds + len(found) / PACE)
+    except TimeoutError:
+        raise TimedOut(f"the body was not here after {limits.body_seconds:g} s", limit="body_seconds") from None
+
+
 def _wake(loop: asyncio.AbstractEventLoop, news: asyncio.Future[None]) -> None:
     """Note in the event loop's thread, from any other, that there is news."""
     loop.call_soon_threadsafe(lambda: None if news.done() else news.set_result(None))
@@ -287,14 +296,14 @@ def _close(parts: Any) -> None:
         close()
 
 
-def _too_long(length: int, most: int, who: Caller | None) -> RainbowError:
-    if who is None and length <= most:
+def _too_long(length: int, most: int, known: bool) -> RainbowError:
+    if not known and length <= most:
         told = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
         return Unauthenticated(told)
     return LimitError(f"request body is {length} bytes; the limit is {most} bytes", limit="body")
 
 
-def _refusal(fault: RainbowError) -> HttpAnswer:
+def answer_to(fault: RainbowError) -> HttpAnswer:
     """Write a problem of what never reached the application; the rest of its body is not read."""
     told = body_of(fault)
     body = json.dumps(told).encode()
@@ -302,11 +311,16 @@ def _refusal(fault: RainbowError) -> HttpAnswer:
     return HttpAnswer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
 
 
-def _named(answer: HttpAnswer, asked: Iterable[tuple[bytes, bytes]]) -> HttpAnswer:
+def _named(answer: HttpAnswer, asked: Headers) -> HttpAnswer:
     """Return an answer that was ready as the answer to this request, with its id."""
     count("rainbow_requests", str(answer.status))
     name = request_id(dict(asked).get(ID, b"").decode("latin-1")).encode()
     return replace(answer, headers=[(key, name if key == ID else value) for key, value in answer.headers])
+
+
+async def answer_with(send: Callable[[Message], Any], answer: HttpAnswer, asked: Headers) -> None:
+    """Send an answer that was ready, with the id of this request."""
+    await _send(send, _named(answer, asked))
 
 
 async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:

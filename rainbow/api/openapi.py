@@ -25,6 +25,7 @@ BODIES = {
     "clusters.put_scheduler": "Policy",
     "jobs.submit": "Submission",
     "jobs.match": "Question",
+    "jobs.bid": "Question",
     "jobs.eta_of_jobspec": "Question",
     "jobs.policy_diff": "PolicyDiff",
     "jobs.policy_check": "PolicyCheck",
@@ -66,6 +67,7 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
 CSV = ("accounts.usage",)  # answers that may be asked for as CSV
 HEADERS: dict[str, dict[str, Any]] = {
     "jobs.submit": {"Idempotency-Key": WORD},
+    "jobs.bid": {"Idempotency-Key": WORD},
     "batch.submit": {"Idempotency-Key": WORD},
     "clusters.put_graph": {"If-Match": WORD},
     "clusters.patch_graph": {"If-Match": WORD},

@@ -188,6 +188,8 @@ BY_ENDPOINT = {
     "jobs.submit": "Placed",
     "batch.submit": "Answers",
     "jobs.match": "Match",
+    "jobs.bid": "Answer",
+    "credentials.known": "Answer",
     "jobs.listing": "Jobs",
     **dict.fromkeys(("jobs.show", "jobs.cancel"), "JobShown"),
     "jobs.why": "Why",
@@ -239,6 +241,7 @@ EXAMPLES: dict[str, Any] = {
     "clusters.put_scheduler": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
     "jobs.submit": {"jobspec": JOBSPEC, "name": "hello", "requestor": "ann"},
     "jobs.match": {"jobspec": JOBSPEC},
+    "jobs.bid": {"jobspec": JOBSPEC},
     "jobs.eta_of_jobspec": {"jobspec": JOBSPEC},
     "jobs.policy_diff": {"config": "scheduler: {algorithms: {selection: {name: random}}}", "limit": 500},
     "jobs.policy_check": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
@@ -313,6 +316,7 @@ ENVELOPE = {
     "queue": _or_null({"type": "boolean"}),
     "backend": _or_null(WORDS),
     "explain": {"type": "boolean"},  # of a match; a submit says it by itself
+    "stated": _list(WORDS, 1_000),  # of a router: variables that clusters of other servers state
 }
 MOMENT = {"type": "string", "format": "date-time", "pattern": "^(?!0000)"}  # no calendar of ours has a year 0
 LASTING = {"required": ["duration"], "properties": {"duration": {"type": "number"}, "end": {"type": "null"}}}

@@ -39,7 +39,7 @@ from rainbow.api.openapi import openapi
 from rainbow.api.places import Places
 from rainbow.api.rate_limit import pace
 from rainbow.api.supervisor import Supervisor
-from rainbow.api.views.administration import accounts, config, health, metrics, tokens
+from rainbow.api.views.administration import accounts, config, credentials, health, metrics, tokens
 from rainbow.api.views.clusters import agents, clusters, nodes, reservations
 from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
@@ -67,33 +67,31 @@ class _Worker(PathConverter):
     regex = "[^/].*?(?<!:offline)(?<!:drain)(?<!:reinstate)"
 
 
+OPERATIONS = (
+    *(clusters, nodes, jobs, batch, agents, tokens, credentials, accounts, reservations, config, events),
+    *(metrics, openapi, health),
+)
+
+
 def create_app(service: Service) -> Flask:
     """Make the application that serves one service."""
-    app = Flask("rainbow", static_folder=None)
+    app = with_operations()
     app.extensions["rainbow"] = service
-    app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
-    app.url_map.converters["id"] = _Id
-    app.url_map.converters["worker"] = _Worker
     problems.install(app)
     pace(app)
     refuse_unknown_queries(app)
-    for blueprint in (
-        clusters,
-        nodes,
-        jobs,
-        batch,
-        agents,
-        tokens,
-        accounts,
-        reservations,
-        config,
-        events,
-        metrics,
-        openapi,
-        health,
-    ):
-        app.register_blueprint(blueprint)
     page.install(app, problems.STATUS)
+    return app
+
+
+def with_operations() -> Flask:
+    """Make an application that knows the paths of all operations."""
+    app = Flask("rainbow", static_folder=None)
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # typed as any provider, ours is the default one
+    app.url_map.converters["id"] = _Id
+    app.url_map.converters["worker"] = _Worker
+    for blueprint in OPERATIONS:
+        app.register_blueprint(blueprint)
     return app
 
 
@@ -173,14 +171,14 @@ def serve(
         log.warning("config", warning=warning)
     tls_of(settings.server)
     check_service(database, settings, config)  # what cannot be opened is said before anything is served
-    with _listener(host, port) as listener:
+    with listener_at(host, port) as listener:
         scheme = "https" if settings.server.certificate else "http"
         log.info("serving", url=f"{scheme}://{host}:{port}", database=without_password(database), scheduler=scheduler)
         told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over())
         Supervisor(partial(_start_worker, told, listener), GRACE + 5).run()
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def listener_at(host: str, port: int) -> socket.socket:
     """Listen; wait for the address while a worker whose parent was killed has not seen it."""
     end, waits = time.monotonic() + FREED, False
     while True:
@@ -271,11 +269,12 @@ def work(told: Served, listener: socket.socket) -> None:
     # what was made of the store stays: collecting garbage need not go through all of it again and again
     gc.collect()
     gc.freeze()
-    _Server(_configured(service, Front(app, service)), service).run([listener])
+    _Server(uvicorn_config(settings, Front(app, service)), service).run([listener])
 
 
-def _configured(service: Service, front: Front) -> uvicorn.Config:
-    limits, server = service.settings.limits, service.settings.server
+def uvicorn_config(settings: Settings, front: Any) -> uvicorn.Config:
+    """Return how an ASGI application is served: with places for its connections, and limits on them."""
+    limits, server = settings.limits, settings.server
     descriptors = _descriptors()
     most = min(limits.connections, descriptors * 3 // 4)
     places = Places(most, limits.connections_per_address, min(limits.connections, (descriptors - most) // 2))

@@ -68,15 +68,18 @@ def body(graph: bool = False) -> bytes:
         raise LimitError(f"request body is {request.content_length} bytes; the limit is {most} bytes", limit="body")
     if request.mimetype == "multipart/form-data":
         raise RequestError(f"the body is a form with files; {AS_IT_IS}", pointer="")
-    data = _unpacked(bytes(request.stream.read(most + 1)), most)
-    if len(data) > most:
+    return unpacked(bytes(request.stream.read(most + 1)), request.headers.get("Content-Encoding", ""), most)
+
+
+def unpacked(data: bytes, encoding: str, most: int) -> bytes:
+    """Return a body without its Content-Encoding: gzip, or none; LimitError if it is longer than is allowed."""
+    found = _inflated(data, encoding.strip().lower(), most)
+    if len(found) > most:
         raise LimitError(f"request body exceeds the limit of {most} bytes", limit="body")
-    return data
+    return found
 
 
-def _unpacked(data: bytes, most: int) -> bytes:
-    """Return a body without its Content-Encoding: gzip, or none; no more than a byte beyond what is allowed."""
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+def _inflated(data: bytes, encoding: str, most: int) -> bytes:
     if encoding in ("", "identity"):
         return data
     if encoding not in ("gzip", "x-gzip"):
@@ -155,15 +158,18 @@ def _is_json(data: bytes) -> bool:
 
 
 def read_jobspec() -> tuple[Any, Mapping[str, Any]]:
-    """Read a jobspec and its envelope ({} if it came without one): JSON or YAML, told by how it looks."""
-    data = body()
+    """Read a jobspec and its envelope ({} if it came without one)."""
+    return jobspec_in(body(), request.mimetype)
+
+
+def jobspec_in(data: bytes, kind: str) -> tuple[Any, Mapping[str, Any]]:
+    """Read a jobspec and its envelope of a body: JSON or YAML, told by its media type and by how it looks."""
     if not data.strip():
         raise RequestError("request body is empty: expected a jobspec", pointer="")
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise RequestError("the body is not UTF-8 text", pointer="") from None
-    kind = request.mimetype
     if kind.endswith("json") or (not kind.endswith("yaml") and text.lstrip().startswith("{")):
         try:
             found = _parsed(text)
@@ -252,6 +258,7 @@ QUERIES: dict[str, dict[str, Any]] = {
         **{name: {"type": "string", "format": "date"} for name in ("since", "until")},
         "csv": {"type": "boolean"},
     },
+    "credentials.known": {"digests": {"type": "string"}, "cluster": {"type": "string"}},
     "metrics.show": {"brief": {"type": "boolean"}},
     "clusters.put_graph": {"drain": {"type": "boolean"}},
     "reservations.create": {"preview": {"type": "boolean"}},

@@ -6,7 +6,6 @@ answers.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
@@ -17,6 +16,7 @@ from rainbow.client.figures import Figures
 from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
 from rainbow.client.wait import WaitVerbs
 from rainbow.errors import RequestError, TryLater
+from rainbow.idempotency import new_key
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -193,7 +193,7 @@ class Client(WaitVerbs, Figures):
         body: dict[str, Any] = {"jobspec": jobspec}
         body |= given(name=name, requestor=requestor, selector=selector, clusters=named(clusters))
         body |= given(basis=basis, tag=tag, queue=queue, backend=backend, login=login, account=account)
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        headers = {"Idempotency-Key": idempotency_key or new_key()}
         return cast("responses.Submission", self._calls.call("POST", "/v1/jobs", body, headers=headers))
 
     def submit_batch(
@@ -212,7 +212,7 @@ class Client(WaitVerbs, Figures):
             raise RequestError(f"jobs is a list of {{jobspec, ...}}, got {jobs!r:.80}")
         body: dict[str, Any] = {"jobs": list(jobs), "assign": "optimal" if minimise else "greedy"}
         body |= given(minimise=minimise, selector=selector, time_limit=time_limit)
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        headers = {"Idempotency-Key": idempotency_key or new_key()}
         return self._object("POST", "/v1/jobs:batch", body, headers=headers, patience=time_limit or 2.0)
 
     def match(

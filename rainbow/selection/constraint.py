@@ -72,7 +72,7 @@ class ConstraintSelector:
         """Choose one of the candidates, or none with every step that dropped one."""
         settings = read_options(options)
         check_work(settings, len(candidates))
-        return _Decision(Variables(candidates, states, parameters), settings, rng).decide()
+        return _Decision(Variables(candidates, states, parameters, settings.stated), settings, rng).decide()
 
 
 @dataclass(frozen=True, slots=True)

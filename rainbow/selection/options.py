@@ -5,6 +5,7 @@ priorities       list of {priority: number, steps: [{instruction: argument}]}, o
 groups           {name: [names of clusters]}, where * is any text, ? any character, [ab] one of these
 uninformed_sort  what a sort uses whose variable no cluster gives; cost_per_node_hour unless given
 stale_after      seconds; a cluster whose state.age is larger is barred
+stated           variables that count as stated though no candidate has them: clusters of other servers do
 
 A warning is about priorities that can be used but may not mean what their author thinks.
 """
@@ -88,7 +89,7 @@ def unused(groups: Groups, used: Iterable[str]) -> list[str]:
     return sorted(set(groups) - set(used))
 
 
-OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after")
+OPTIONS = ("priorities", "groups", "uninformed_sort", "stale_after", "stated")
 PRIORITY = ("priority", "group", "steps")
 SELECT_MODES = ("first", "last", "random")
 UNINFORMED_SORT = "cost_per_node_hour"
@@ -126,6 +127,7 @@ class Settings:
     uninformed_sort: Expression
     stale_after: float | None
     groups: Groups
+    stated: frozenset[str] = frozenset()
 
 
 def read_options(options: Mapping[str, Any]) -> Settings:
@@ -141,6 +143,7 @@ def read_options(options: Mapping[str, Any]) -> Settings:
         uninformed_sort=_read_uninformed_sort(options.get("uninformed_sort", UNINFORMED_SORT)),
         stale_after=_read_stale_after(options.get("stale_after")),
         groups=groups,
+        stated=_read_stated(options.get("stated")),
     )
 
 
@@ -298,6 +301,14 @@ def _read_stale_after(written: Any) -> float | None:
     if not isinstance(written, int | float) or isinstance(written, bool) or not 0 < written < float("inf"):
         raise SelectionError("stale_after must be a number of seconds above 0", pointer="/stale_after")
     return written
+
+
+def _read_stated(written: Any) -> frozenset[str]:
+    if written is None:
+        return frozenset()
+    if not isinstance(written, list | tuple) or not all(isinstance(one, str) for one in written):
+        raise SelectionError("stated must be a list of names of variables", pointer="/stated")
+    return frozenset(written)
 
 
 QUEUE = ("waiting_tasks", "running_tasks", "idle_workers")

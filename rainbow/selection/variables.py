@@ -11,7 +11,7 @@ a job cannot fill in, let alone lower, what clusters say of themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,7 @@ class Variables:
         candidates: Sequence[Verdict],
         states: Mapping[str, Mapping[str, Scalar]],
         parameters: Mapping[str, Any],
+        elsewhere: Collection[str] = (),
     ) -> None:
         self.names = names_of(candidates)
         self.warnings: list[str] = []
@@ -71,7 +72,9 @@ class Variables:
         many = isinstance(states, StatesAt) and len(self.names) > FEW_CLUSTERS
         self._table = Columns(states, self.names) if isinstance(states, StatesAt) and many else None
         self.rows = self._table.names if self._table else Names(self.names)
-        self._stated: set[str] = self._table.keys if self._table else set().union(*self._states)
+        self._elsewhere = elsewhere  # stated by clusters that are no candidates here
+        here = self._table.keys if self._table else set[str]().union(*self._states)
+        self._stated: set[str] = here.union(elsewhere)
         self._parameters = self._admitted(parameters)
         self._given: dict[str, Values] = {}
         self._columns: dict[str, Numbers] = {}
@@ -114,7 +117,9 @@ class Variables:
     def known(self, name: str) -> bool:
         """Return whether the job or any candidate gives this variable."""
         if name not in self._known:
-            self._known[name] = any(value is not MISSING for value in self.values(name))
+            given = self.values(name)
+            elsewhere = name not in self._computed and (name in self._elsewhere or SAME.get(name) in self._elsewhere)
+            self._known[name] = elsewhere or any(value is not MISSING for value in given)
         return self._known[name]
 
     def stated(self, name: str) -> bool:

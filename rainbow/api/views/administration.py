@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,10 +12,12 @@ from rainbow.api.wire import flag, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
+from rainbow.service.core import access
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import exposition
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
+from rainbow.store import clusters
 
 config = Blueprint("config", __name__, url_prefix="/v1")
 
@@ -28,6 +31,26 @@ def reload() -> Any:
     """
     return jsonify(core_reload.reload(service(), who()))
 
+
+credentials = Blueprint("credentials", __name__, url_prefix="/v1")
+
+
+@credentials.get("/credentials:known")
+def known() -> Any:
+    """Say which credentials are known here, by their SHA-256: a router sends a server no others.
+
+    `digests` are separated by commas. With the digest of a registration secret, `taken` says whether there is a
+    `cluster` of this name.
+    """
+    asked, name = request.args.get("digests", "").split(","), request.args.get("cluster")
+    with service().store.look() as connection:
+        found = access.known_of(service(), connection, list(filter(DIGEST.fullmatch, asked)))
+        told = name is not None and access.registers(service(), found)
+        taken = {"taken": clusters.find(connection, str(name)) is not None} if told else {}
+    return jsonify(known=found, **taken)
+
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 health = Blueprint("health", __name__)
 KINDS = ("application/json", "text/html")  # of what `/` answers, the first if both will do

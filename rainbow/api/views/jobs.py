@@ -27,6 +27,7 @@ from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
 from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import batch as placement_batch
+from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
 from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
@@ -135,6 +136,18 @@ def match() -> Any:
     return jsonify(match_answer(service(), asking, asked))
 
 
+@jobs.post("/jobs:bid")
+def bid() -> Any:
+    """Say what a submit would choose here, for a router that compares several servers; nothing is stored.
+
+    `standing` is what is compared (null: no cluster takes the job, `refusal` says why), `earlier` whether there is a
+    job of this Idempotency-Key.
+    """
+    found = placement_bid.bid(service(), *_asked())
+    why = found.pop("refusal")
+    return jsonify(**found, refusal=why and body_of(why))
+
+
 def _asked() -> tuple[Caller, Submission]:
     """Read the request; who asks is settled before the jobspec is looked at."""
     asking = _by_header()
@@ -169,6 +182,7 @@ def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str],
         key=key,
         credentials=[digest(token) for token in [*tokens(), *brought]],
         explain=envelope.get("explain", False),
+        stated=tuple(envelope.get("stated") or ()),
         backend=envelope.get("backend"),
         queue=envelope.get("queue"),
         account=envelope.get("account"),

@@ -248,6 +248,22 @@ def serve(host: str, port: int, database: str | None, config: Path | None, sched
     serve_api(host, port, url, str(config) if config else None, scheduler=scheduler)
 
 
+@click.command()
+@click.option("--host", envvar="RAINBOW_HOST", default="127.0.0.1", show_default=True)
+@click.option("--port", envvar="RAINBOW_PORT", type=click.IntRange(1, 65535), default=PORT, show_default=True)
+@click.option("--shard", "shards", multiple=True, required=True, metavar="URL", help="A server. Give all of them.")
+@click.option("--config", envvar="RAINBOW_CONFIG", type=FILE, help="The configuration file: its limits and TLS.")
+def route(host: str, port: int, shards: tuple[str, ...], config: Path | None) -> None:
+    """Run a router: one address in front of several servers with clusters of their own.
+
+    Any number may run; each is given the same URLs.
+    """
+    _check_address(host, port)
+    from rainbow.federation.router import route as route_api
+
+    route_api(host, port, shards, str(config) if config else None)
+
+
 def _check_address(host: str, port: int) -> None:
     """Try the address, so that one that is taken is said in a line before anything is opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

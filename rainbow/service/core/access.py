@@ -113,6 +113,20 @@ def caller_by(service: Service, connection: sa.Connection, hashes: Collection[st
     return _confined(connection, known)
 
 
+def known_of(service: Service, connection: sa.Connection, hashes: Collection[str]) -> list[str]:
+    """Return those of these digests whose credentials are known; Unauthenticated if there are none."""
+    ours, now = {service.registration, service.administration}, service.clock()
+    found = [own for own in hashes if own in ours or credentials.valid(connection, [own], now)]
+    if not found:
+        raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
+    return found
+
+
+def registers(service: Service, hashes: Collection[str]) -> bool:
+    """Return whether one of these digests is of a credential that lets clusters register."""
+    return service.registration in hashes or service.administration in hashes
+
+
 def _confined(connection: sa.Connection, known: Caller) -> Caller:
     """Add which clusters show their own jobs only: asked each time, as an owner may change it at any."""
     named = {cluster for cluster, requestors in known.submits.items() if requestors is not None} - known.secrets

@@ -122,20 +122,25 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
 
     A policy that needs no worker hands jobs over to any taker, so its clusters have no agent to miss.
     """
+    found = without_agent(service, connection, ids) if len(ids) > 1 else []
+    return found if len(found) < len(ids) else []
+
+
+def without_agent(service: Service, connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
+    """Name the candidates ({id: name}) that no agent works for."""
     if len(ids) <= FEW_CANDIDATES:
-        return _unattended(connection, ids)
+        return _without_agent(connection, ids)
     absences, now = service.state(CandidateAbsences), service.clock()
     known = absences.get(Same(ids)) or absences.get(tuple(ids))  # other graphs, the same clusters
     if known is None or not 0 <= now - known[0] < NOTED:
-        known = absences.put(tuple(ids), (now, _unattended(connection, ids)))
+        known = absences.put(tuple(ids), (now, _without_agent(connection, ids)))
     absences.put(Same(ids), known)
     return known[1]
 
 
-def _unattended(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
-    found = workers.unattended(connection, ids) if len(ids) > 1 else {}
-    away = [one for one, policy in found.items() if traits_of(policy).needs_workers]
-    return sorted(ids[one] for one in away) if len(away) < len(ids) else []
+def _without_agent(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
+    found = workers.unattended(connection, ids)
+    return sorted(ids[one] for one, policy in found.items() if traits_of(policy).needs_workers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class Submission:
     backend: str | None = None  # how it is matched; None: as the server is set
     login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
     account: str | None = None  # who pays; None: as the jobspec says, else the requestor's default
+    stated: Sequence[str] = ()  # variables that clusters of other servers state; no part of what was asked
     queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
@@ -147,12 +148,14 @@ def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, 
 def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
     """Return the request's own selector, for this request alone, or the server's."""
     settings = service.settings  # once: they may be exchanged at any moment
-    if asked.selector is None:
+    if asked.selector is None and not asked.stated:
         return settings.selector, settings.selector_options
-    same = asked.selector == settings.selector
+    name = asked.selector or settings.selector
+    same = name == settings.selector
     options = asked.options if asked.options is not None else settings.selector_options if same else {}
-    check_options(asked.selector, options)
-    return asked.selector, options
+    options = {**options, "stated": list(asked.stated)} if asked.stated else options
+    check_options(name, options)
+    return name, options
 
 
 def queues(service: Service, asked: Submission) -> bool:

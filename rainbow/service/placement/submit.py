@@ -100,12 +100,12 @@ class SubmitTransaction:
         self.beside = is_beside(connection)
         if earlier := earlier_job(connection, self.who, self.asked):
             return earlier, True
-        decided = self._checked_and_decided(connection, self.staged.job if self.staged else _new_id())
+        decided = self.decide_new(connection, self.staged.job if self.staged else new_id())
         if decided.choice.cluster is not None:
             return refusal.answer_of(*self._take(connection, decided)), False
         if self.beside:
             raise Alone
-        why = self._refusal(decided)
+        why = self.refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
             return refusal.answer_of(*self._queue(connection, decided, why)), False
         raise why
@@ -118,7 +118,8 @@ class SubmitTransaction:
         whole = named or self.staged or accounts_.tree.accounts or accounts_.qos
         return not (whole or read_of(self.selector, self.options, FORECAST))
 
-    def _checked_and_decided(self, connection: sa.Connection, job_id: str) -> Decision:
+    def decide_new(self, connection: sa.Connection, job_id: str) -> Decision:
+        """Return what selection says of a new job, without writing."""
         check_dependencies(connection, self.who, self.wanted.request)
         check_scopes(self.who, self.wanted.request)
         return self._decide(connection, job_id)
@@ -127,11 +128,11 @@ class SubmitTransaction:
         """Store the tasks of a large job where it would go by what is true now: `write` makes the job of them."""
         if self.size <= LARGE:
             return
-        job_id = _new_id()
+        job_id = new_id()
         with self.service.store.read() as connection:
             if earlier_job(connection, self.who, self.asked):
                 return
-            name = self._checked_and_decided(connection, job_id).choice.cluster
+            name = self.decide_new(connection, job_id).choice.cluster
             if name is None:
                 return  # `write` says why, or lets it wait
             cluster = refusal.taking(connection, name)
@@ -161,7 +162,7 @@ class SubmitTransaction:
         """Return what selection says of a job, without writing; raise the refusal if no cluster takes it now."""
         decided = self._decide(connection, job_id)
         if decided.choice.cluster is None:
-            raise self._refusal(decided)
+            raise self.refusal(decided)
         return decided
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
@@ -223,7 +224,8 @@ class SubmitTransaction:
         }
         return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
 
-    def _refusal(self, decided: Decision) -> Refused:
+    def refusal(self, decided: Decision) -> Refused:
+        """Return why a job has no cluster."""
         seconds = self.service.settings.limits.match_seconds
         return refusal.refusal(self.found, decided.choice, self.drained, decided.told, seconds)
 
@@ -392,7 +394,7 @@ class SubmitTransaction:
         remember(record.id, self.wanted)
 
 
-def _new_id() -> str:
+def new_id() -> str:
     """Make a job id: ids sort by time."""
     return f"{time.time_ns():016x}{secrets.token_hex(4)}"
 
