@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +28,7 @@ from rainbow.store.credentials import digest
 from tests.conftest import ADMIN, REGISTRATION, grid, jobspec
 from tests.federated import ShardHere, register, router_of, shards_at, until
 from tests.live import agent_of, running
+from tests.ports import free_ports
 
 CLUSTERS = [f"site{k}" for k in range(6)]
 
@@ -436,3 +441,35 @@ def test_keys_sort_by_the_moment_they_were_made() -> None:
     assert [made_at(key) for key in ("", "x", "8c9e3c4e-0000-4000-8000-000000000000", json.dumps(grid(1, 1)))] == [
         None
     ] * 4
+
+
+def test_the_commands_of_the_page_on_scale_serve_a_site(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "scale.md").read_text().split("```sh\n")[1].split("```")[0]
+    ports = dict(zip(("8081", "8082", "8080"), map(str, free_ports(3)), strict=True))
+    secrets = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
+    processes = []
+    for line in page.splitlines():
+        words = re.sub(r"\d{4}\b", lambda found: ports[found[0]], line.removesuffix(" &")).split()
+        words = [re.sub(r"postgresql://(db\d)/rainbow", rf"sqlite:///{tmp_path}/\1", word) for word in words]
+        told = (tmp_path / "log").open("a")
+        processes.append(
+            subprocess.Popen([sys.executable, "-m", *words], env={**os.environ, **secrets}, stdout=told, stderr=told)
+        )
+    try:
+        url = f"http://127.0.0.1:{ports['8080']}"
+        until(lambda: all(_answers(f"http://127.0.0.1:{port}/readyz") for port in ports.values()), 60)
+        made = until(lambda: [register(url, name) for name in CLUSTERS[:3]])
+        with Client(url, [one["token"] for one in made]) as client:
+            assert client.submit(jobspec())["cluster"] in CLUSTERS[:3]
+            assert [one["name"] for one in client.clusters()] == CLUSTERS[:3]
+    finally:
+        for process in processes:
+            process.terminate()
+        assert [process.wait(30) for process in processes] == [0, 0, 0]
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False

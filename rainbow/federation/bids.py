@@ -1,6 +1,6 @@
 """What each shard would choose for a job, and which is the best: as one server with all clusters would choose.
 
-What a shard would choose at random is asked for once a second by shape of job: the same clusters match, whatever
+What a shard would choose at random is asked for every few seconds by shape of job: the same clusters match, whatever
 their states. Anything else is asked for at every submit.
 
 A job of an Idempotency-Key is drawn by the key, so that it is drawn again where it is. This is relied on only for a
@@ -23,7 +23,7 @@ from rainbow.idempotency import made_at
 from rainbow.lru_cache import LruCache
 from rainbow.selection.rank import Standing, best, chance_of
 
-LASTS = 1.0  # seconds that a bid stands which reads no states
+LASTS = 3.0  # seconds that a bid stands which reads no states
 SKEW = 1.0  # seconds by which clocks may differ, and what routers have seen of a shard
 MOST_SHAPES = 10_000  # whose bids are remembered
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -137,6 +138,10 @@ class Router:
             pass
         except RainbowError as fault:
             await _send(send, merge.problem_of(fault), named)
+        except Exception as fault:  # as the server does: nothing else ever leaves it
+            log.error("request-failed", method=scope["method"], path=scope["path"], fault=repr(fault), exc_info=fault)
+            told = "internal error; the router's log has the details for this request ID"
+            await _send(send, merge.told(plain_problem(500, "error", told), 500), named)
         finally:
             self._running -= 1
 
@@ -453,4 +458,6 @@ def route(host: str, port: int, shards: Sequence[str], config: str | None) -> No
     with listener_at(host, port) as listener:
         scheme = "https" if settings.server.certificate else "http"
         log.info("routing", url=f"{scheme}://{host}:{port}", shards=[*shards])
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, lambda *_: None)  # uvicorn has its own, and raises the signal again at the end
         RouterServer(served, router).run([listener])
