@@ -128,7 +128,7 @@ def sharded(count: int = 4, of_each: int = 2_500) -> None:
         federation.fill()
         for words, kind in KINDS.items():
             _compare(words, kind, one, token, federation)
-        print("promised: 1.5 times the time of one server for shapes that are known and for what reads states")
+        print("promised: 2 times the time of one server for shapes that are known, and for what reads states")
         _kill(federation)
 
 

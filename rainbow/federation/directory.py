@@ -80,7 +80,7 @@ class Directory:
         return found[0] if found else self._nowhere(who, told)
 
     def _nowhere(self, who: Caller, told: Mapping[Shard, Answer]) -> Shard:
-        """Return who says what is wrong, at most length; raise if it may be where nobody could be asked."""
+        """Return the shard that says most of what is wrong; raise if one of those that are away may have it."""
         if who.away or not told:
             raise who.one_away()
         for shard, answer in told.items():
