@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters
-from rainbow.store.engine import kept_events
+from rainbow.store.engine import kept_of
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import clusters as schema_clusters
 from rainbow.store.schema import events, jobs, states, tasks
@@ -150,7 +150,8 @@ def changed(connection: sa.Connection, known: int) -> tuple[set[str], int] | Non
     found = set(connection.execute(_NOTED, {"known": known}).scalars())
     if now > known:
         found |= {row[0] for row in connection.execute(_EVENTS, {"known": known})}
-    return found | {row["cluster_id"] for row in kept_events(connection) or ()}, now
+    kept = kept_of(connection)
+    return found | {row["cluster_id"] for row in (kept.events if kept else ())}, now
 
 
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:

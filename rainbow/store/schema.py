@@ -26,9 +26,8 @@
     budgets ──── holds           what is held and charged of budgets by period; of it by job
     events                       what happened, in order
 
-A cluster is known by `id`, made at registration: a name registered again is another cluster. Times are
-seconds since 1970 in UTC. `clock` counts what changes the cluster's free nodes (a state report, a job's
-acceptance, a job's end), so that "before" and "after" do not depend on times.
+A cluster is known by `id`, made at registration: a name registered again is a new one. Times are seconds since 1970.
+`clock` counts what changes its free nodes (a report, a job's acceptance or end): "before" does not depend on times.
 
 `epoch` of a cluster and `stamp` of what it has let a scheduler read what changed, and no more: every change of a job,
 task or worker is stamped with the cluster's epoch of that moment; a step that writes begins a new epoch. Whoever has
@@ -180,8 +179,7 @@ clusters = sa.Table(
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("visibility", NAME, nullable=False, server_default="all"),  # whose jobs a requestor's token sees
-    # the newest event there was when its state was reported, or its free nodes changed, without an event of its own
-    sa.Column("noted", sa.BigInteger, nullable=False, server_default="0", index=True),
+    sa.Column("noted", sa.BigInteger, nullable=False, server_default="0", index=True),  # see clusters.note
 )
 
 subsystems = sa.Table(

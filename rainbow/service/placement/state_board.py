@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +107,10 @@ class StateBoard:
         lacks = self.board is None or not self.board.places.keys() >= set(ids)
         if (lacks or self.behind > MOST_BEHIND) and self._lock.acquire(blocking=lacks):
             try:
+                upto = service.store.event_horizon().number  # later ones may be stored after what is read now
                 with service.store.read() as connection:
-                    self.board = self._seen(service, connection, ids, self.board)
+                    found = self._seen(service, connection, ids, self.board)
+                self.board = found if upto is None else replace(found, event=min(found.event, upto))
                 self.behind = 0
             finally:
                 self._lock.release()

@@ -8,15 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import (
-    JobspecError,
-    LimitError,
-    NoClusterNow,
-    RainbowError,
-    Refused,
-    TooMany,
-    Unavailable,
-)
+from rainbow.errors import JobspecError, LimitError, NoClusterNow, RainbowError, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import candidates_without
