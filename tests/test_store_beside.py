@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from rainbow.service import Service, Settings
-from rainbow.store import Store, clusters, events, open_store
+from rainbow.service.placement.state_board import StateBoard
+from rainbow.store import Store, cluster_states, clusters, events, open_store
 from rainbow.store.engine import Alone
 from rainbow.store.schema import jobs
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
@@ -174,6 +175,31 @@ def test_submit_to_a_cluster_that_another_server_writes_to_waits_for_it(servers:
 
 def ask(cluster: Cluster, key: str) -> int:
     return int(cluster.api.call("POST", "/v1/jobs", jobspec(), cluster.token, Idempotency_Key=key).status_code)
+
+
+def test_states_kept_in_memory_miss_no_booking_whose_event_is_stored_later(servers: list[Cluster]) -> None:
+    here, there = (cluster.api.service for cluster in servers)
+    numbered, leave, oak = threading.Event(), threading.Event(), here.catalogue["oak"].id
+
+    def hold(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        if statement.startswith("INSERT INTO events"):
+            numbered.set()
+            leave.wait(20)
+
+    sa.event.listen(here.store.engine, "after_cursor_execute", hold)
+    slow = threading.Thread(target=ask, args=[servers[0], "slow"])
+    slow.start()
+    assert numbered.wait(20)
+    assert beside(there.store, lambda connection: events.add(connection, 0.0, "elm", "job")) == [None]
+    board = StateBoard()
+    board.advance(there, [oak])
+    leave.set()
+    slow.join()
+    assert board.board is not None
+    with there.store.read() as connection:
+        found = cluster_states.changed(connection, board.board.event)
+    assert found is not None
+    assert oak in found[0]
 
 
 def test_one_key_sent_to_two_servers_at_once_makes_one_job(servers: list[Cluster]) -> None:
