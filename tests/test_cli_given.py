@@ -7,10 +7,12 @@ import pytest
 from rainbow.cli.exit_codes import INTERRUPTED, Exit
 from rainbow.client import Client
 from rainbow.jobspec.times import seconds_of
+from tests.conftest import REGISTRATION, grid
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
 
+SECRET = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
 JOBSPEC = {
     "version": 1,
     "resources": [{"type": "slot", "label": "default", "count": 1, "with": [{"type": "core", "count": 1}]}],
@@ -104,3 +106,13 @@ def test_interrupting_the_wait_says_that_the_job_continues(
     assert result.exit_code == INTERRUPTED
     job = shell("job", "last").stdout.strip()
     assert f"job {job} continues; rainbow job cancel {job} ends it" in result.stderr
+
+
+def test_match_names_the_file_of_a_refused_jobspec(shell: Shell) -> None:
+    assert f"{shell.file('bad.yaml', 'resources: 7')}: " in shell("match", shell.folder / "bad.yaml").stderr
+
+
+def test_a_name_that_may_not_be_is_answered_in_words(shell: Shell) -> None:
+    result = shell("cluster", "register", shell.file("graph.json", grid(1, 1)), "--name", "a b", **SECRET)
+    assert "name must be 1 to 100 letters, digits, dots, underscores or hyphens, a letter or " in result.stderr
+    assert 'got "a b"' in result.stderr

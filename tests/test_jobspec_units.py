@@ -11,7 +11,7 @@ KNOWN = (
 WITHOUT = "memory has no unit and is interpreted in each cluster's own unit; add a unit such as GiB"
 CASES = [
     ({"type": "memory", "count": 4, "unit": "GB"}, []),
-    ({"type": "memory", "count": 4, "unit": "Gib"}, [f"unknown unit Gib; {KNOWN}"]),
+    ({"type": "memory", "count": 4, "unit": "Gib"}, [f"unknown unit Gib; did you mean GiB? {KNOWN}"]),
     ({"type": "memory", "count": 4, "unit": "byte"}, [f"unknown unit byte; {KNOWN}"]),  # B is
     ({"type": "power", "count": 4, "unit": "quux"}, [f"unknown unit quux; {KNOWN}"]),
     ({"type": "power", "count": 4, "unit": "x" * 100}, [f"unknown unit {'x' * 60}; {KNOWN}"]),

@@ -126,6 +126,7 @@ def test_a_misspelled_type_or_subsystem_is_answered_with_the_one_meant(asked, hi
     ("shape", "unit", "said"),
     [
         ("memory:64GB", "G", "memory of this cluster is counted in GB, requested G; did you mean GB?"),
+        ("memory:64GB", "gib", "memory of this cluster is counted in GB, requested gib; did you mean GiB?"),
         ("memory:64", "GB", "memory of this cluster is counted without a unit, requested GB"),
         ("memory:64GB", "furlong", "memory of this cluster is counted in GB, requested furlong"),
     ],
@@ -182,3 +183,23 @@ def test_a_range_without_any_version_is_a_validation_error(low, high):
 def test_a_range_whose_max_names_fewer_numbers_is_read():
     need = [{"name": "spack", "field": "version", "min": "1.2.5", "max": "1.2"}]
     assert rainbow.parse_jobspec({"resources": group(requires=need)})
+
+
+def test_a_need_of_vertices_of_several_units_does_not_call_them_units():
+    needs = [{"name": "spack", "field": "name", "match": "gcc"}]
+    found = reason(cluster("cluster(node*2(core:16))"), resources=group("core", requires=needs))
+    assert found.text.startswith("0 of 2 vertices of type core meet the spack requirements")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"graph": {"nodes": {}}}, "this is a cluster's graph (see rainbow cluster register), no jobspec"),
+        ({"apiVersion": "batch/v1", "kind": "Job"}, "this is a Kubernetes manifest, no jobspec"),
+        ("# a script\necho hi", 'must be a mapping, got "echo hi"; a batch script begins with #!'),
+    ],
+)
+def test_what_is_no_jobspec_is_named(document, said):
+    with pytest.raises(rainbow.JobspecError) as refused:
+        rainbow.parse_jobspec(document)
+    assert said in str(refused.value)

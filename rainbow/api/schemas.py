@@ -258,7 +258,11 @@ EXAMPLES: dict[str, Any] = {
 }
 
 
-NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"}
+NAME = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+    "description": "1 to 100 letters, digits, dots, underscores or hyphens, a letter or digit first",
+}
 WORDS = {"type": "string", "maxLength": 200}
 ANY: dict[str, Any] = {}
 

@@ -24,7 +24,7 @@ from rainbow.jobspec.yaml_reader import Limits, load, step
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState
 from rainbow.store.accounts.charges import BY
-from rainbow.text import LATEST, meant, rfc3339
+from rainbow.text import LATEST, as_json, meant, rfc3339
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -362,6 +362,8 @@ def _said(fault: ValidationError) -> str:
         return f"give {', or '.join(' and '.join(way) for way in ways)}"
     name = str(next(reversed(fault.absolute_path), "the body"))
     message = wrong_value(name, fault) or fault.message
+    if fault.validator == "pattern" and isinstance(fault.schema, Mapping) and "description" in fault.schema:
+        message = f"{name} must be {fault.schema['description']}, got {as_json(fault.instance)}"
     return message if len(message) <= 200 else f"{message[:100]} ... {message[-90:]}"
 
 

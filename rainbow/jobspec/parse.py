@@ -37,6 +37,7 @@ def jobspec_of(
     return {"version": 1, "resources": [top], "tasks": [task], "attributes": {"system": system}}
 
 
+NO_JOBSPECS = {"graph": "a cluster's graph (see rainbow cluster register)", "apiVersion": "a Kubernetes manifest"}
 LOOKED_AT = 100  # keys, for the one that was meant
 
 
@@ -76,6 +77,8 @@ def _check_resources(document: Mapping[str, Any]) -> None:
     """Refuse a misspelt `resources`, whose form would tell the dialect."""
     if "resources" in document or "task" in document:
         return
+    if found := next((what for key, what in NO_JOBSPECS.items() if key in document), ""):
+        raise JobspecError(f"this is {found}, no jobspec: it has no key resources", pointer="")
     for key in islice(document, LOOKED_AT):
         if hint := meant(key, ["resources"]):
             raise JobspecError(f"the jobspec has no key {key}; {hint}", pointer=f"/{step(key)}")

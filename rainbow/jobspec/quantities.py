@@ -133,7 +133,8 @@ def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
 
 def _about(part: Resource) -> str:
     if part.unit and not is_known(part.unit):
-        only = f"it only matches vertices with exactly this unit (known units: {KNOWN})"
+        hint = f"did you mean {known}? " if (known := known_unit(part.unit)) else ""
+        only = f"{hint}it only matches vertices with exactly this unit (known units: {KNOWN})"
         return f"unknown unit {part.unit[:LONGEST]}; {only}"
     if not part.unit and part.type == MEMORY:
         return f"{MEMORY} has no unit and is interpreted in each cluster's own unit; add a unit such as GiB"
@@ -193,6 +194,16 @@ def finer(unit: str, most: int) -> tuple[str, int]:
         return unit, 1
     prefix = max((prefix for prefix in family if family[prefix] <= max(most, 1)), key=family.__getitem__)
     return prefix + base, factor // family[prefix]
+
+
+def known_unit(unit: str) -> str:
+    """Return the known unit that is written with other capitals or with its base, else nothing.
+
+    >>> known_unit("gb"), known_unit("GIB"), known_unit("Gi"), known_unit("furlong")
+    ('GB', 'GiB', 'GiB', '')
+    """
+    known = {f"{prefix}{base}".lower(): f"{prefix}{base}" for base in _BASES for prefix in _PREFIXES if prefix != "K"}
+    return known.get(unit.lower(), "") or known.get(f"{unit}b".lower(), "")
 
 
 def is_known(unit: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from rainbow.cli.commands.submit import clusters_and_selector, selector_given
+from rainbow.cli.commands.submit import clusters_and_selector, refusals_shown, selector_given
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.job_options import Given, JobCommand, check_read
@@ -79,7 +79,8 @@ def match(
         jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
         chosen = selector_given(selector, selector_options)
-        answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
+        with refusals_shown(output, given.files):
+            answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
     printer.show(output, answer, lambda console: draw(console, dict(answer)))
     _end(bool(answer["candidates"]))
 

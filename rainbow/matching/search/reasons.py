@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from rainbow.jobspec.quantities import base_unit, in_words, is_known, quantity
+from rainbow.jobspec.quantities import base_unit, in_words, known_unit, quantity
 from rainbow.matching.model.layout import called, host_needs
 from rainbow.matching.model.verdict import Reason, Why
 from rainbow.text import meant, some
@@ -119,18 +119,20 @@ def _needing(resource: Resource, counts: Counts) -> Reason:
         candidates, meeting, miss = counts.meeting(needs, kind)
         names = ", ".join(dict.fromkeys(need.subsystem for need in needs))
         meet = "meets" if candidates == 1 else "meet"
-        text = f"{meeting} of {some(candidates, kind)} {meet} the {names} requirements"
+        of_sizes = _has_sizes(kind, counts)  # vertices say nothing of how many units those are
+        among = f"{some(candidates, 'vertex', 'vertices')} of type {kind}" if of_sizes else some(candidates, kind)
+        text = f"{meeting} of {among} {meet} the {names} requirements"
         if miss:
             facts = {"nearest": miss.text}
             return Reason(Why.NEED_UNMET, f"{text}; {miss.text}", names, times, meeting, facts)
-        if meeting < times and not _has_sizes(kind, counts):
+        if meeting < times and not of_sizes:
             return Reason(Why.NEED_UNMET, text, names, times, meeting, {"nearest": ""})
         unmet.append(Reason(Why.NEED_UNMET, f"{text}, and too few of these are large enough", names))
     return unmet[0]
 
 
 def _has_sizes(kind: str, counts: Counts) -> bool:
-    """Return whether a vertex of a type may be several units: vertices say nothing of how many those are."""
+    """Return whether a vertex of a type may be several units."""
     return any(size > 1 for size, _, _ in counts.sizes_of(kind))
 
 
@@ -190,8 +192,8 @@ def _incomparable(part: Resource, counts: Counts) -> Reason | None:
     if not units or any(quantity(unit)[0] == quantity(part.unit)[0] for unit in units):
         return None
     counted = f"in {' and '.join(sorted(filter(None, units)))}" if any(units) else "without a unit"
-    byte = f"{part.unit}B"
-    hint = f"did you mean {byte}?" if is_known(byte) and any(units) else meant(part.unit, units)
+    known = known_unit(part.unit)
+    hint = f"did you mean {known}?" if known and any(units) else meant(part.unit, units)
     text = f"{part.type} of this cluster is counted {counted}, requested {part.unit}{hint and f'; {hint}'}"
     return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, 0, {"unit": part.unit})
 
