@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rainbow.errors import SelectionError
-from rainbow.selection.choice import MISSING, Choice, Scalar, Step
+from rainbow.selection.choice import MISSING, ByRow, Choice, NamedRows, Scalar, Step
 from rainbow.selection.expression.columnar import Column, Numbers, Truths, scalars
 from rainbow.selection.expression.compiler import Expression, compile_expression
 from rainbow.selection.expression.scalar import NoValueError, describe, is_number, shown, truth
-from rainbow.selection.named_rows import ByRow, NamedRows
 from rainbow.selection.options import (
     Instruction,
     Priority,

@@ -8,17 +8,27 @@ Effective nodes_free = nodes_free as reported
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from math import nan
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
+from rainbow.lazy import cached_property
+from rainbow.selection.choice import Names
+from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.variables import StatesAt, StateTable
 from rainbow.state_machine import BOOKED, ENDED, TaskState
-from rainbow.store import clusters
-from rainbow.store.engine import kept_of
+from rainbow.store import clusters, workers
+from rainbow.store.engine import Store, kept_of
+from rainbow.store.events import last
 from rainbow.store.jobs import LIVE, staged_tasks
+from rainbow.store.postgresql import event_horizon
 from rainbow.store.schema import clusters as schema_clusters
 from rainbow.store.schema import events, jobs, states, tasks
 
@@ -130,28 +140,28 @@ def _nodes(how: str, which: str) -> sa.Select[Any]:
 
 
 _EVENTS = sa.select(events.c.cluster_id).where(events.c.number > sa.bindparam("known")).distinct()
-_NEWEST = sa.select(sa.func.max(events.c.number))
 _NOTED = sa.select(schema_clusters.c.id).where(schema_clusters.c.noted >= sa.bindparam("known"))
 
 
 def newest(connection: sa.Connection) -> int:
-    """Return the number of the newest event that is stored, 0 without one."""
-    return connection.execute(_NEWEST).scalar() or 0
+    """Return the newest event before which none is stored any more; each statement must see what is there by then."""
+    upto = event_horizon(connection).number if connection.dialect.name == "postgresql" else None
+    return last(connection, upto)
 
 
-def changed(connection: sa.Connection, known: int) -> tuple[set[str], int] | None:
-    """Return the clusters whose state, booking or queue may have changed after an event, and the newest event.
+def changed(connection: sa.Connection, known: int) -> set[str] | None:
+    """Return the clusters whose state, booking or queue may have changed after an event.
 
     Each such change comes with an event of its cluster or is noted (`clusters.note`). None if nobody can say: events
     so old are forgotten.
     """
-    if (now := newest(connection)) < known:
+    if (now := last(connection)) < known:
         return None
     found = set(connection.execute(_NOTED, {"known": known}).scalars())
     if now > known:
-        found |= {row[0] for row in connection.execute(_EVENTS, {"known": known})}
+        found |= set(connection.execute(_EVENTS, {"known": known}).scalars())
     kept = kept_of(connection)
-    return found | {row["cluster_id"] for row in (kept.events if kept else ())}, now
+    return found | {row["cluster_id"] for row in (kept.events if kept else ())}
 
 
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:
@@ -173,3 +183,151 @@ def _tasks(how: str) -> sa.Select[Any]:
         .where(_among(tasks.c.cluster_id, how), tasks.c.state.in_(set(TaskState) - ENDED))
         .group_by(tasks.c.cluster_id, tasks.c.state)
     )
+
+
+# ── a board keeps in memory what the store said of all clusters after an event; it is replaced, never changed. One
+# for a transaction has beside it what has changed since, and what the transaction itself wrote. ──
+
+Order = Callable[[], Mapping[str, str]]  # gives {id: name} of all clusters in order of name
+MOST_BEHIND = 16  # clusters that every transaction reads again, before the board is brought up to date
+Made = tuple[Any, ...]  # what a state is made of: the report as stored, its time, and what the store counts
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The states of all clusters after an event; `changed` has, by place, the version that changed a state last."""
+
+    event: int
+    version: int
+    places: Mapping[str, int]  # {cluster id: place}
+    table: StateTable
+    made: Sequence[Made]
+    changed: NDArray[np.int64]
+
+    def with_read(self, read: Mapping[str, Made], event: int) -> Board:
+        """Return the board of a later event, with the states that differ."""
+        new = {self.places[one]: made for one, made in read.items() if self.made[self.places[one]] != made}
+        if not new:
+            return self if event == self.event else Board(event, *_rest(self))
+        made_of, changed, version = [*self.made], self.changed.copy(), self.version + 1
+        for place, made in new.items():
+            made_of[place] = made
+        changed[[*new]] = version
+        table = self.table.with_rows({place: row_of(made) for place, made in new.items()})
+        return Board(event, version, self.places, table, made_of, changed)
+
+    def since(self, version: int) -> list[int]:
+        """Return the places of the states that have changed since a version."""
+        found: list[int] = np.flatnonzero(self.changed > version).tolist()
+        return found
+
+    def kept(self, places: Iterable[int]) -> dict[str, list[Any]]:
+        """Return some clusters' variables without the ages of their reports, and the times of those, by name."""
+        names, rows, made = self.table.names.all, self.table.rows, self.made
+        return {names[at]: [rows[at], made[at][1]] for at in places}
+
+
+def _rest(board: Board) -> tuple[Any, ...]:
+    return board.version, board.places, board.table, board.made, board.changed
+
+
+def row_of(made: Made) -> tuple[dict[str, Any], float]:
+    """Return a cluster's variables, nodes_free as booked, without the age of its report; and the time of that."""
+    text, reported, booked, *counts = made
+    values: dict[str, Any] = {f"queue.{key}": value for key, value in counts}
+    if text:
+        values |= read(text)
+    if is_number(free := values.get("nodes_free")):
+        values["nodes_free"] = free + booked
+    return values, nan if reported is None else reported
+
+
+def made_of(report: StateRecord | None, booked: int, counts: Mapping[str, int]) -> Made:
+    """Return what a state is made of."""
+    return (*((report.text, report.reported_at) if report else ("", None)), booked, *counts.items())
+
+
+def read_made(connection: sa.Connection, ids: Collection[str], idle: bool = False) -> dict[str, Made]:
+    """Read what the states of clusters are made of, by id; with the number of idle workers if that is wanted."""
+    reported, nodes = get(connection, ids), booked(connection, ids)
+    queued: Mapping[str, dict[str, int]] = queues(connection, ids)
+    for cluster_id, count in (workers.idle(connection, ids) if idle else {}).items():
+        queued[cluster_id]["idle_workers"] = count
+    return {one: made_of(reported.get(one), nodes[one], queued[one]) for one in ids}
+
+
+class StateBoard:
+    """The board of a process."""
+
+    def __init__(self) -> None:
+        self.board: Board | None = None
+        self.behind = 0  # clusters that the last transaction had to read again
+        self._lock = threading.Lock()
+
+    def advance(self, store: Store, order: Order, ids: Collection[str]) -> None:
+        """Bring the board up to date if it is far behind or lacks one of these: outside a transaction that writes."""
+        lacks = self.board is None or not self.board.places.keys() >= set(ids)
+        if (lacks or self.behind > MOST_BEHIND) and self._lock.acquire(blocking=lacks):
+            try:
+                with store.look() as connection:  # first the event, then what is no older
+                    event = newest(connection)
+                    self.board = self._seen(connection, order, ids, event, self.board)
+                self.behind = 0
+            finally:
+                self._lock.release()
+
+    def seen(self, connection: sa.Connection, order: Order, ids: Mapping[str, str], now: float) -> BoardStates:
+        """Return what a transaction sees of the states of these clusters."""
+        board = self.board
+        found = self._seen(connection, order, ids, 0, board)
+        shared = board is not None and found.places is board.places
+        return BoardStates(now, ids, board if board is not None and shared else found, found)
+
+    def _seen(
+        self, connection: sa.Connection, order: Order, ids: Collection[str], event: int, board: Board | None
+    ) -> Board:
+        if board is None or not board.places.keys() >= set(ids):
+            return _whole(connection, order(), event)
+        if (names := changed(connection, board.event)) is None:
+            return _whole(connection, order(), event)
+        known = names & board.places.keys()
+        self.behind = len(known)
+        return board.with_read(read_made(connection, known) if known else {}, event or board.event)
+
+
+def _whole(connection: sa.Connection, ordered: Mapping[str, str], event: int) -> Board:
+    order = [*ordered]
+    made = read_made(connection, order)
+    rows = [row_of(made[one]) for one in order]
+    table = StateTable(Names([*ordered.values()]), [row for row, _ in rows], np.array([at for _, at in rows], float))
+    places = {one: place for place, one in enumerate(order)}
+    return Board(event, 0, places, table, [made[one] for one in order], np.zeros(len(order), np.int64))
+
+
+class BoardStates:
+    """The states of some clusters ({id: name}) as a transaction sees them; `base` is a board that others see, too."""
+
+    def __init__(self, at: float, ids: Mapping[str, str], base: Board, board: Board) -> None:
+        self.at = at
+        self.base = base
+        self.board = board
+        self._ids = ids
+
+    @cached_property
+    def table(self) -> StatesAt:
+        """The states of all clusters."""
+        return StatesAt(self.board.table, self.at)
+
+    @cached_property
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Their variables by name, which nobody else has."""
+        states = self.table
+        return {name: states[name] for name in self._ids.values()}
+
+    def says_all(self, more: bool | Collection[str]) -> bool:
+        """Return whether all stands in the table: nothing `more` is wanted, and no waits are reported."""
+        return not more and not self.board.table.has("expected_wait")
+
+    def made(self, name: str) -> Made:
+        """Return what a cluster's state was made of."""
+        return self.board.made[self.board.table.names.places[name]]

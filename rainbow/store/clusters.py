@@ -166,7 +166,10 @@ def tick(connection: sa.Connection, cluster_id: str) -> int:
 
 
 def note(connection: sa.Connection, cluster_id: str) -> None:
-    """Note that the cluster's state, or what is booked on it, changes without an event: see cluster_states.py."""
+    """Note that the cluster's state, or what is booked on it, changes without an event of its own.
+
+    `noted` is the newest event of that moment, so that who has read up to it or before reads the cluster again.
+    """
     _change(connection, cluster_id, noted=_NOW)
 
 

@@ -299,8 +299,7 @@ jobs = sa.Table(
     _stamp("jobs"),
     sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
-    # the two sums of cluster_states.py are answered from these alone
-    sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),
+    sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),  # for sums of cluster_states.py
     sa.Index("ix_jobs_ended_at", "ended_at"),
     # lists of jobs by each of their filters, see pages.py; the last column DESC NULLS LAST in PostgreSQL
     sa.Index("ix_pages_state", "state", "id"),
@@ -308,7 +307,7 @@ jobs = sa.Table(
     sa.Index("ix_pages_cluster_state", "cluster_id", "state", "id"),
     sa.Index("ix_pages_requestor_state", "requestor", "state", "id"),
     sa.Index("ix_pages_cluster_requestor", "cluster_id", "requestor", "state", "id"),
-    sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),
+    sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),  # the same
     sa.Column("account", NAME, nullable=False, server_default=""),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
     _index_where("ix_jobs_account", "account <> ''", "account", "state"),

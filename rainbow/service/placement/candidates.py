@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import sha256
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,9 @@ from rainbow.lru_cache import LruCache, Overlay, Same
 from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number
-from rainbow.selection.state_table import AGE
-from rainbow.selection.variables import SWITCHES
-from rainbow.service.placement.state_board import BoardStates, Made, StateBoard, read_made, row_of
+from rainbow.selection.variables import AGE, SWITCHES
 from rainbow.store import clusters, workers
+from rainbow.store.cluster_states import BoardStates, Made, StateBoard, read_made, row_of
 from rainbow.text import meant
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
     Those of many are kept from one decision to the next, and read again where they have changed.
     """
     if len(ids) > READ_ALONE and not idle:
-        return service.state(StateBoard).seen(service, connection, ids)
+        return service.state(StateBoard).seen(connection, partial(_ordered, service), ids, service.clock())
     made, now, found = read_made(connection, ids, idle), service.clock(), dict[str, dict[str, Any]]()
     for cluster_id, name in ids.items():
         values, reported = row_of(made[cluster_id])
@@ -182,7 +182,12 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
 def look_ahead(service: Service, ids: Mapping[str, str]) -> None:
     """Read what a decision among so many candidates will read, before its transaction."""
     if len(ids) > READ_ALONE:
-        service.state(StateBoard).advance(service, ids)
+        service.state(StateBoard).advance(service.store, partial(_ordered, service), ids)
+
+
+def _ordered(service: Service) -> dict[str, str]:
+    entries = sorted(service.catalogue.values(), key=attrgetter("cluster.sort_key"))
+    return {entry.id: entry.cluster.name for entry in entries}
 
 
 def is_true(

@@ -22,11 +22,17 @@ from rainbow.errors import Conflict, Forbidden, TooMany
 from rainbow.matching import candidates_of, match, names_of
 from rainbow.scheduling import policies
 from rainbow.selection import Choice, Step, matched_read, reads_states
-from rainbow.selection.replay import RecordedDecision, SelectorRules, compare, read_recorded, redecide
+from rainbow.selection.replay import (
+    RecordedDecision,
+    SelectorRules,
+    compare,
+    is_sealed_by,
+    read_recorded,
+    redecide,
+    seal_of,
+)
 from rainbow.selection.replay import written as replay_written
-from rainbow.selection.seal import is_sealed_by, seal_of
-from rainbow.selection.state_table import AGE
-from rainbow.selection.variables import matched_values
+from rainbow.selection.variables import AGE, matched_values
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import DigestedText, revision_of
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.service.placement.match_cache import Match
-    from rainbow.service.placement.state_board import Board, BoardStates
+    from rainbow.store.cluster_states import Board, BoardStates
 
 
 LEDGER = "ledger"

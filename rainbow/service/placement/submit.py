@@ -13,7 +13,7 @@ from rainbow.jobspec import Request
 from rainbow.jobspec.storable import keeping
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
-from rainbow.selection.variables import ACCOUNT, FORECAST, SWITCHES
+from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
 from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
@@ -34,10 +34,10 @@ from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import WAIT, DigestedText, StatesRead, read_states
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
-from rainbow.service.placement.state_board import BoardStates
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
+from rainbow.store.cluster_states import BoardStates
 from rainbow.store.engine import Alone, is_beside
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from rainbow.store.engine import WriteBatch
 
 
-MORE = (SWITCHES, *FORECAST, *ACCOUNT)  # variables that clusters do not say of themselves
 LONGEST_NAME = 100  # characters of a name that nobody gave
 States = Mapping[str, Mapping[str, Any]]
 
@@ -256,8 +255,9 @@ class SubmitTransaction:
 
     def _states(self, connection: sa.Connection) -> States:
         self.seen = read = self._read(connection, self.found.ids)
-        if isinstance(read, BoardStates) and read.says_all(read_of(self.selector, self.options, MORE)):
-            self.read = None if self.found.is_told else read
+        more = self.found.is_told or read_of(self.selector, self.options, MORE)
+        if isinstance(read, BoardStates) and read.says_all(more):
+            self.read = read
             return read.table
         before = sum(map(len, read.values.values()))
         states = candidates.sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
