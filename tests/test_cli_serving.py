@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rainbow.api.server import _listener
+from rainbow.api.server import listener_at
 from rainbow.cli.exit_codes import Exit
 from tests.conftest import SHARED
 from tests.live import Script, http
@@ -54,7 +54,7 @@ def test_serve_waits_for_an_address_that_a_killed_servers_worker_still_has() -> 
         port = worker.getsockname()[1]
         ending = threading.Timer(0.3, worker.close)
         ending.start()
-        with _listener("127.0.0.1", port) as mine:
+        with listener_at("127.0.0.1", port) as mine:
             assert mine.getsockname()[1] == port
         ending.join()
 

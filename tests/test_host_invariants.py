@@ -75,8 +75,8 @@ class Host(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
-        numbers, self.new_id = numbered(1), placement_submit._new_id
-        placement_submit._new_id = lambda: f"{next(numbers):024x}"
+        numbers, self.new_id = numbered(1), placement_submit.new_id
+        placement_submit.new_id = lambda: f"{next(numbers):024x}"
         jobspecs._by_job.clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
@@ -109,7 +109,7 @@ class Host(RuleBasedStateMachine):
                 self.end(task, "exited", 0)
             if all(task.state in ENDED for task in self.all()):
                 break
-        placement_submit._new_id = self.new_id
+        placement_submit.new_id = self.new_id
         left = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()

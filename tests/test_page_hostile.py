@@ -99,7 +99,7 @@ def bodies(oak: Cluster) -> dict[str, Callable[[], Any]]:
         "post /v1/policy:check": dict,
         "post /v1/policy:diff": lambda: {"config": ""},
         "post /v1/tokens": lambda: {"clusters": ["oak"]},
-        **dict.fromkeys(("post /v1/eta", "post /v1/jobs", "post /v1/match"), lambda: asked),
+        **dict.fromkeys(("post /v1/eta", "post /v1/jobs", "post /v1/jobs:bid", "post /v1/match"), lambda: asked),
     }
 
 

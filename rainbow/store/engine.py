@@ -179,7 +179,8 @@ class Store:
         """Write in a transaction that has begun, when it is its turn; commit at the end."""
         if self.many_processes:
             postgresql.take_turn(connection, beside=beside)
-        kept = connection.info[KEPT] = Kept(beside)
+        info = connection.info  # of a connection that is lost it cannot be asked
+        kept = info[KEPT] = Kept(beside)
         try:
             with self.timed("write"):
                 yield
@@ -190,7 +191,7 @@ class Store:
                 with self.timed("commit"):
                     connection.commit()
         finally:
-            del connection.info[KEPT]
+            del info[KEPT]
         if kept.for_agents:
             self.for_agents(kept.for_agents)
 

@@ -141,7 +141,7 @@ class Tables:
         """Book one nshare on a machine of order `machine` that has `free` left; return what is left then.
 
         >>> tables = Tables([0, 2, 0, 1, 4], [0, 1, 2, 0, 0])
-        >>> tables.s, tables.book(3, 4, 4), tables.v
+        >>> share_counts(tables.free), tables.book(3, 4, 4), tables.v
         ([0, 26, 11, 5, 4], 1, [0, 2, 2, 0, 0])
         """
         (self.n if free == machine else self.v)[free] -= 1
