@@ -183,7 +183,7 @@ class VirtualCluster:
             del self.jobs[job.id]
 
     def _run(self, run: RunView, end: float, own_end: float) -> None:
-        """Let a task hold space until an end; its job is told its own."""
+        """Let a task hold space until an end; its job has its own."""
         self.census.put_run(run)
         self._schedule(run.task, end)
         span = self.spans.setdefault(run.job, Span(run.started, own_end))

@@ -188,7 +188,7 @@ def _composed(text: str, limits: Limits) -> Any:
 
 
 def _check_before(fault: yaml.MarkedYAMLError, text: str, limits: Limits) -> None:
-    """Check what stands before a fault: libyaml looks ahead, and ends at a depth of its own."""
+    """Check what is before a fault: libyaml looks ahead, and ends at a depth of its own."""
     if fault.problem_mark:
         with suppress(yaml.YAMLError):
             _check_events(text[: fault.problem_mark.index], limits)

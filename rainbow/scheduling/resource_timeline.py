@@ -301,7 +301,7 @@ class Timeline:
                         use.add(start, end, amount)
 
     def fill(self, bookings: Iterable[Booking]) -> None:
-        """Enter many bookings at once, cheaper than one by one; profiles can wait until somebody looks at one."""
+        """Enter many bookings at once, cheaper than one by one; profiles can wait until one is read."""
         if self._matrix is not None:
             self._matrix, self._lines = None, self.lines
         self._filled += [one for one in bookings if one[1] < one[2]]

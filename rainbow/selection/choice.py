@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 
 class Names:
-    """Names of clusters in order, where each stands, and what is worked out of them once."""
+    """Names of clusters in order, the place of each, and what is worked out of them once."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.all = tuple(names)

@@ -171,7 +171,7 @@ class _Decision:
         return outcome.rows
 
     def _divided(self, rows: Rows, kept: Any, why: Callable[[int], str]) -> _Outcome:
-        """Keep the rows for which `kept` is true; say why the others are dropped when somebody looks."""
+        """Keep the rows for which `kept` is true; say why the others are dropped when that is read."""
         if kept.all():
             return _Outcome(rows, {}, {})
         rows = np.asarray(rows)

@@ -152,7 +152,7 @@ def newest(connection: sa.Connection) -> int:
 def changed(connection: sa.Connection, known: int) -> set[str] | None:
     """Return the clusters whose state, booking or queue may have changed after an event.
 
-    Each such change comes with an event of its cluster or is noted (`clusters.note`). None if nobody can say: events
+    Each such change comes with an event of its cluster or is noted (`clusters.note`). None if that is unknown: events
     so old are forgotten.
     """
     if (now := last(connection)) < known:
@@ -320,12 +320,12 @@ class BoardStates:
 
     @cached_property
     def values(self) -> dict[str, dict[str, Any]]:
-        """Their variables by name, which nobody else has."""
+        """Their variables by name, not shared."""
         states = self.table
         return {name: states[name] for name in self._ids.values()}
 
     def says_all(self, more: bool | Collection[str]) -> bool:
-        """Return whether all stands in the table: nothing `more` is wanted, and no waits are reported."""
+        """Return whether all is in the table: nothing `more` is wanted, and no waits are reported."""
         return not more and not self.board.table.has("expected_wait")
 
     def made(self, name: str) -> Made:

@@ -233,7 +233,7 @@ def kept_of(connection: sa.Connection) -> Kept | None:
 
 
 def note_for_agents(connection: sa.Connection, found: Iterable[ForAgents]) -> None:
-    """Note for whom this transaction has something: they are told when it has committed."""
+    """Note for whom this transaction has something: they hear of it when it has committed."""
     if (kept := kept_of(connection)) is not None:
         kept.for_agents.update(found)
 

@@ -217,7 +217,7 @@ def of_cluster(
 def assigned_to(
     connection: sa.Connection, cluster_id: str, serves: Collection[str] | None, most: int | None
 ) -> list[Task]:
-    """Return the first tasks assigned to one of these workers (None: to any), or to none, that nobody has."""
+    """Return the first tasks assigned to one of these workers (None: to any), or to none, that no agent has."""
     if serves is None:
         return of_cluster(connection, cluster_id, [TaskState.ASSIGNED], most)
     mine = frozenset(serves) | {""}

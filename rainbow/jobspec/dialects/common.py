@@ -312,7 +312,7 @@ def _ways(r: Resource, pointer: str) -> list[Forest]:
 
 
 def _mixed(slots: Sequence[Resource], pointer: str) -> list[Forest]:
-    """Return the ways to make up so many slots of some kinds."""
+    """Return the ways to make up a number of slots of some kinds."""
     if not slots:
         return []
     if any(slot.count != slots[0].count for slot in slots):

@@ -55,9 +55,9 @@ class Pause:
 
 
 class PubSub:
-    """Counts what is told, and calls what wakes who waits for it.
+    """Counts the news, and calls what wakes who waits for it.
 
-    A topic's version is the number of what was told of it last. ALL is told of everything but what is for agents.
+    A topic's version is the number of its last news. ALL has all news but what is for agents.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class PubSub:
         return self._any if topic == ALL else max(self._last.get(topic, 0), self._whole)
 
     def now(self) -> int:
-        """Return the number of what was told last of any topic: what is told later is news to who looks now."""
+        """Return the number of what was told last of any topic: what comes later is news to who looks now."""
         return self._number
 
     def since(self, version: int) -> set[str]:

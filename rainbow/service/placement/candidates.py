@@ -180,7 +180,7 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
 
 
 def look_ahead(service: Service, ids: Mapping[str, str]) -> None:
-    """Read what a decision among so many candidates will read, before its transaction."""
+    """Read what a decision among these candidates will read, before its transaction."""
     if len(ids) > READ_ALONE:
         service.state(StateBoard).advance(service.store, partial(_ordered, service), ids)
 
