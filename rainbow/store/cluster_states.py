@@ -28,7 +28,6 @@ from rainbow.store import clusters, workers
 from rainbow.store.engine import Store, kept_of
 from rainbow.store.events import last
 from rainbow.store.jobs import LIVE, staged_tasks
-from rainbow.store.postgresql import event_horizon
 from rainbow.store.schema import clusters as schema_clusters
 from rainbow.store.schema import events, jobs, states, tasks
 
@@ -141,12 +140,6 @@ def _nodes(how: str, which: str) -> sa.Select[Any]:
 
 _EVENTS = sa.select(events.c.cluster_id).where(events.c.number > sa.bindparam("known")).distinct()
 _NOTED = sa.select(schema_clusters.c.id).where(schema_clusters.c.noted >= sa.bindparam("known"))
-
-
-def newest(connection: sa.Connection) -> int:
-    """Return the newest event before which none is stored any more; each statement must see what is there by then."""
-    upto = event_horizon(connection).number if connection.dialect.name == "postgresql" else None
-    return last(connection, upto)
 
 
 def changed(connection: sa.Connection, known: int) -> set[str] | None:
@@ -269,8 +262,9 @@ class StateBoard:
         lacks = self.board is None or not self.board.places.keys() >= set(ids)
         if (lacks or self.behind > MOST_BEHIND) and self._lock.acquire(blocking=lacks):
             try:
+                upto = store.event_horizon().number
                 with store.look() as connection:  # first the event, then what is no older
-                    event = newest(connection)
+                    event = last(connection, upto)
                     self.board = self._seen(connection, order, ids, event, self.board)
                 self.behind = 0
             finally:
