@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -61,6 +62,28 @@ def test_connection_that_died_while_idle_is_replaced(
     with store.read() as connection:
         assert events.last(connection) == 3
     store.close()
+
+
+def test_connection_that_only_the_driver_knows_lost_is_thrown_away_in_silence(
+    postgres_server: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(postgres_server.new_database())
+    with pytest.raises(Unavailable), store.write() as connection:
+        events.last(_hung_up(connection))
+    happen(store)
+    with store.read() as connection:
+        assert events.last(connection) == 1
+    assert not caplog.records
+    store.close()
+
+
+def _hung_up(connection: sa.Connection) -> sa.Connection:
+    """Put a pipe without a reader where the socket was: the driver sees an error before libpq reads an end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, connection.connection.driver_connection.fileno())  # type: ignore[union-attr]
+    os.close(writer)
+    return connection
 
 
 def _end_the_idle(store: Store) -> None:

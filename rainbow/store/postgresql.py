@@ -46,7 +46,15 @@ def engine(url: sa.URL) -> sa.Engine:
         ) from error
     sa.event.listen(made, "checkin", _put_back)
     sa.event.listen(made, "checkout", partial(_ask, made))
+    sa.event.listen(made, "handle_error", _give_up)
     return made
+
+
+def _give_up(context: sa.engine.ExceptionContext) -> None:
+    """Throw a connection away whose driver found the trouble, not its server: it may not know yet that it is lost."""
+    fault = context.original_exception
+    if fault.__class__.__name__ == "OperationalError" and getattr(fault, "sqlstate", "") is None:
+        context.is_disconnect = True
 
 
 def _put_back(_connection: Any, record: Any) -> None:
