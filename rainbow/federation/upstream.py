@@ -53,7 +53,7 @@ class Exchange(asyncio.Protocol):
         self._head: Head | None = None
         self._held = 0  # bytes of parts that nobody has taken yet
         self._fault = ""
-        self._done = False
+        self._done = self._is_kept = False
         self.used_at = 0.0
 
     # ── of asyncio ──
@@ -87,6 +87,7 @@ class Exchange(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Take the head."""
         self._head = Head(self._parser.get_status_code(), self._headers)
+        self._is_kept = self._parser.should_keep_alive()  # it cannot say so any more when the message is complete
         self._news.set()
 
     def on_body(self, body: bytes) -> None:
@@ -107,7 +108,7 @@ class Exchange(asyncio.Protocol):
     @property
     def is_free(self) -> bool:
         """Whether it can carry a request."""
-        return self._done and not self._fault and self._parser.should_keep_alive()
+        return self._done and self._is_kept and not self._fault
 
     @property
     def is_over(self) -> bool:
@@ -162,23 +163,40 @@ class Upstream:
     async def request(
         self, method: str, target: str, headers: Pairs, body: bytes
     ) -> AsyncIterator[tuple[Head, AsyncIterator[bytes]]]:
-        """Send a request; give the head of the answer and its body. Broken if there is none, or no end of it."""
+        """Send a request; give the head of the answer and its body. Broken if there is none, or no end of it.
+
+        What may be done twice is sent once more where the connection ends without an answer: servers close idle ones.
+        """
         lines = [f"{method} {target} HTTP/1.1\r\nHost: ".encode() + self._host]
         lines += [name + b": " + value for name, value in headers]
         if body or method not in ("GET", "HEAD", "DELETE"):
             lines.append(b"Content-Length: %d" % len(body))
+        is_safe = method in ("GET", "HEAD") or any(name.lower() == b"idempotency-key" for name, _ in headers)
+        exchange, head = await self._answered(b"\r\n".join([*lines, b"", b""]) + body, is_safe)
+        try:
+            yield head, exchange.parts()
+        finally:
+            self._put_back(exchange)
+
+    async def _answered(self, request: bytes, once_more: bool) -> tuple[Exchange, Head]:
         exchange = await self._connected()
         self._busy.add(exchange)
         try:
-            head = await exchange.send(b"\r\n".join([*lines, b"", b""]) + body)
-            yield head, exchange.parts()
-        finally:
-            self._busy.discard(exchange)
-            if exchange.is_free:
-                exchange.used_at = asyncio.get_running_loop().time()
-                self._free.append(exchange)
-            else:
-                exchange.close()
+            return exchange, await exchange.send(request)
+        except BaseException as fault:
+            is_ours = exchange not in self._busy  # the end: `close` was called
+            self._put_back(exchange)
+            if once_more and isinstance(fault, Broken) and not is_ours:
+                return await self._answered(request, once_more=False)
+            raise
+
+    def _put_back(self, exchange: Exchange) -> None:
+        self._busy.discard(exchange)
+        if exchange.is_free:
+            exchange.used_at = asyncio.get_running_loop().time()
+            self._free.append(exchange)
+        else:
+            exchange.close()
 
     async def _connected(self) -> Exchange:
         loop = asyncio.get_running_loop()
@@ -201,3 +219,4 @@ class Upstream:
         for exchange in (*self._free, *self._busy):
             exchange.close()
         self._free.clear()
+        self._busy.clear()
