@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import gc
 import os
 import tempfile
 import threading
@@ -41,6 +42,13 @@ hypothesis.settings.load_profile("rainbow")
 def examples(many: int) -> int:
     """Return how many examples a test tries that wants this many: all in the long run, a quarter in the short one."""
     return many if LONG else many // 4
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector pass over what lives until the end, thousands of tests among it: a tenth of the run's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
