@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from hypothesis import given
@@ -14,6 +14,7 @@ from rainbow.jobspec import Request
 from rainbow.matching import Verdict
 from rainbow.selection import Choice, select
 from rainbow.selection.rank import Standing, best, chance_of, drawn
+from rainbow.service.placement.ledger import written
 
 REQUEST = Request(((),), (), parameters={"wanted": 2, "speed": 3})
 VARIABLES = ("cost", "wanted", "load", "speed", "node_memory_gb", "memory_per_node")
@@ -105,6 +106,18 @@ def test_random_counts_candidates_and_a_cluster_with_an_agent_comes_first() -> N
     standings = {server: one for server, one in found.items() if one}
     assert [(server, one.among) for server, one in standings.items()] == [("big", 9), ("small", 2)]
     assert {best(standings, chance_of(str(k))) for k in range(50)} == {"small"}
+
+
+def test_number_of_clusters_is_a_field_of_the_step_and_not_read_from_its_note() -> None:
+    for step in ({"select": "random"}, {"filter": "matched.nodes >= 0"}):  # the select of the second is implied
+        options = {"priorities": [{"priority": 1, "steps": [step]}]}
+        choice = select(REQUEST, candidates(3, "here"), {}, "constraint", options)
+        *before, last = choice.steps
+        reworded = replace(choice, steps=(*before, replace(last, note="reworded")))
+        standing = Standing.of(reworded, alone=False)
+        assert standing
+        assert standing.among == last.among == 3
+        assert "among" not in written(choice)["steps"][-1]  # decisions stored before are replayed as equal
 
 
 def test_selector_of_somebody_else_cannot_be_compared() -> None:

@@ -180,6 +180,7 @@ class Step:
     values: Mapping[str, Scalar] = field(default_factory=dict)  # by cluster, for calc and sorts
     dropped: Mapping[str, str] = field(default_factory=dict)  # cluster: why
     note: str = ""  # "uninformed: ...", warnings
+    among: int = 0  # clusters that a select could take; not stored, so that what was stored before stays equal
 
     @property
     def variable(self) -> str:

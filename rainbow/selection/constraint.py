@@ -82,6 +82,7 @@ class _Outcome:
     values: Mapping[int, Scalar] | ByRow
     dropped: Mapping[int, str] | ByRow
     note: str = ""
+    among: int = 0  # of a select
 
 
 class _Decision:
@@ -224,9 +225,8 @@ class _Decision:
             dropped = outcome.dropped
         else:
             dropped = {names[row]: why for row, why in outcome.dropped.items()}
-        self._steps.append(
-            Step(number, instruction.kind, instruction.argument, self._left[1], values, dropped, outcome.note)
-        )
+        kind, argument, left = instruction.kind, instruction.argument, self._left[1]
+        self._steps.append(Step(number, kind, argument, left, values, dropped, outcome.note, outcome.among))
 
     def _named(self, rows: Rows) -> Sequence[str]:
         if isinstance(rows, np.ndarray):
@@ -322,7 +322,7 @@ class _Decision:
             row = int(ordered[self._rng.randrange(len(ordered))])
         else:
             row = int(rows[0 if instruction.argument == "first" else -1])
-        return _Outcome([row], {}, {}, f"{instruction.argument} of {len(rows)}")
+        return _Outcome([row], {}, {}, f"{instruction.argument} of {len(rows)}", len(rows))
 
 
 def _unbooked(takes: Any, free: Any) -> str:

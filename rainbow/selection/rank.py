@@ -40,9 +40,8 @@ class Standing:
         ends = [at for at, step in enumerate(choice.steps) if not step.survivors]  # of priorities that left nobody
         decided = choice.steps[ends[-1] + 1 if ends else 0 :]
         keys = [_key(step, choice.cluster) for step in reversed(decided) if choice.cluster in step.values]
-        among = int(last.note.partition(" of ")[2].partition(",")[0])  # "first of 5, as no select is given"
         sorts = tuple(key for key in keys if key is not None)
-        return cls(choice.cluster, len(ends), last.argument, sorts, among, alone)
+        return cls(choice.cluster, len(ends), last.argument, sorts, last.among, alone)
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> Self:

@@ -47,8 +47,9 @@ class RandomSelector:
         if not candidates:
             return Choice(None, NAME, reason="no cluster matches")
         chosen = candidates[rng.randrange(len(candidates))].cluster
-        note = f"random of {len(candidates)}"
-        return Choice(chosen, NAME, (Step(0, "select", "random", (chosen,), note=note),), note)
+        among = len(candidates)
+        note = f"random of {among}"
+        return Choice(chosen, NAME, (Step(0, "select", "random", (chosen,), note=note, among=among),), note)
 
 
 selectors.add("random")(RandomSelector())
