@@ -50,6 +50,16 @@ def test_a_column_without_room_stands_below_and_nothing_stands_below_of_nothing(
     assert [line.split()[0] for line in drawn(80, rows=ROWS[1:])] == ["JOB", ID]
 
 
+@given(st.dictionaries(st.text(max_size=9), st.text(max_size=90), max_size=4), st.integers(40, 200))
+def test_no_line_of_facts_ends_with_blanks_and_all_is_there(pairs: dict[str, str], width: int) -> None:
+    into = io.StringIO()
+    Console(file=into, width=width, markup=False, emoji=False, highlight=False).print(printer.facts(pairs))
+    lines = into.getvalue().split("\n")
+    assert [line for line in lines if line != line.rstrip(" ")] == []
+    shown = "".join("".join(lines).split())
+    assert len(shown) == len("".join("".join(map(printer.clean, (*pairs, *pairs.values()))).split()))
+
+
 def test_an_id_is_whole_in_a_terminal_that_is_narrower(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from rainbow.cli.input.files import text_of
 from rainbow.cli.input.job_options import moment, some_duration
@@ -136,7 +135,7 @@ def _row(one: dict[str, Any]) -> list[Any]:
     return [one["id"], one["name"], one["state"], one["requestor"], anybody, *times, held]
 
 
-def _facts(one: Mapping[str, Any]) -> Table:
+def _facts(one: Mapping[str, Any]) -> printer.Facts:
     """Return a reservation as a list of names and values, amounts in words."""
     shown = {key: value for key, value in one.items() if key != "units"}
     return printer.facts({**shown, "placement": printer.held(one, one.get("units"))})

@@ -19,7 +19,6 @@ from typing import Any
 import click
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
-from rich.table import Table
 from rich.text import Text
 
 UNBOUNDED = 200  # columns, where there is no terminal to say how many it has
@@ -56,7 +55,7 @@ answer_or_file_option = click.option(
 )
 
 
-def show(output: str, value: Any, drawn: Table | Listing | str | Callable[[Console], None]) -> None:
+def show(output: str, value: Any, drawn: Facts | Listing | str | Callable[[Console], None]) -> None:
     """Print `value` as JSON; for people, print what is drawn of it, or let a function draw it."""
     if output == "json":
         click.echo(json.dumps(value, indent=2))
@@ -86,14 +85,28 @@ def without_titles(listing: Listing) -> Listing:
     return replace(listing, header=False)
 
 
-def facts(pairs: Mapping[str, Any]) -> Table:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and what they are, below each other."""
+
+    pairs: Sequence[tuple[str, Text]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw them: values wrap beside their names, and no line ends with blanks that a program would read."""
+        width = max((cell_len(name) for name, _ in self.pairs), default=0)
+        room = max(options.max_width - width - GAP, 1)
+        for name, value in self.pairs:
+            head = Text(name, style="bold")
+            # a secret that is told once is told whole
+            for line in [*value.wrap(console, room, overflow="fold")] or [Text()]:
+                head.align("left", width + GAP)
+                yield _stripped(head + line)
+                head = Text()
+
+
+def facts(pairs: Mapping[str, Any]) -> Facts:
     """Return a list of names and what they are."""
-    drawn = Table.grid(padding=(0, 2))
-    drawn.add_column(no_wrap=True)
-    drawn.add_column(overflow="fold")  # a secret that is told once is told whole
-    for name, value in pairs.items():
-        drawn.add_row(Text(name, style="bold"), cell(value))
-    return drawn
+    return Facts([(clean(name), cell(value)) for name, value in pairs.items()])
 
 
 CLUSTER_WIDE = "cluster-wide"  # where resources of no worker are, such as licenses
