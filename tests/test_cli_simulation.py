@@ -1,5 +1,6 @@
 """`rainbow simulate` and `rainbow policy simulate`: what they refuse, and what their exit codes say."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -57,6 +58,28 @@ def test_garbage_in_a_trace_is_named_with_its_file_and_line(trace):
     empty = run("simulate", trace(GOOD.replace(" 10 ", " 0 ")))
     assert empty.exit_code == 1
     assert "no job to simulate: 1 job: no run time" in empty.stderr
+
+
+PACKED = gzip.compress(f"{GOOD}\n".encode() * 1000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.swf", b"", "no job to simulate: {file} has no line of a job"),
+        ("empty.swf.gz", gzip.compress(b"", mtime=0), "no job to simulate: {file} has no line of a job"),
+        ("plain.swf.gz", GOOD.encode(), "{file}: cannot be unpacked: "),
+        ("short.swf.gz", PACKED[:-20], "{file}: cannot be unpacked: "),
+        ("torn.swf.gz", PACKED[:15] + b"\xff" * 20 + PACKED[35:], "{file}: cannot be unpacked: "),
+    ],
+)
+def test_a_trace_without_jobs_or_with_torn_bytes_is_refused_in_a_line(name, content, said, tmp_path):
+    file = tmp_path / name
+    file.write_bytes(content)
+    result = run("simulate", str(file))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("rainbow: " + said.format(file=file))
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("words", [("simulate", "--history", ".."), ("db", "backup", "copy.db")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -68,8 +69,8 @@ def read_trace(path: Path, kind: str = "swf", notes: Counter[str] | None = None)
             text = line.strip()
             if text and not text.startswith(";") and (one := _arrival(_values(text, number), counted)):
                 kept.append(one)
-    except (gzip.BadGzipFile, EOFError) as fault:
-        raise InputError(f"{path} is not a gzip file: {fault}") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as fault:
+        raise InputError(f"cannot be unpacked: {fault}; test it with gzip --test, or copy it again") from None
     return iter(_named(sorted(kept, key=lambda one: (one.submit, int(one.id)))))
 
 
@@ -89,7 +90,7 @@ def _lines(path: Path) -> Iterator[str]:
         for line in file:
             size += len(line)
             if size > LARGEST:
-                raise InputError(f"{path} has more than {LARGEST:,} bytes, as many as are read")
+                raise InputError(f"more than {LARGEST:,} bytes, as many as are read")
             yield line.decode("latin-1")
 
 

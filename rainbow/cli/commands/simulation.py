@@ -132,7 +132,8 @@ def read_source(
         world = replace(world, clusters=clusters_of(clusters), recorded=False)
     arrivals = arrivals[:jobs]
     if not arrivals:
-        raise RequestError(f"no job to simulate: {_noted(notes) or 'none was submitted in that time'}")
+        none = f"{trace} has no line of a job" if trace else "none was submitted in that time"
+        raise RequestError(f"no job to simulate: {_noted(notes) or none}")
     return Source(_divided(arrivals, windows), world, notes)
 
 
