@@ -124,6 +124,8 @@ def test_watch_shows_a_job_until_it_has_ended(shell: Shell) -> None:  # noqa: F8
 
 def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
     url, other, file = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", tmp_path / "backup.db"
+    assert shell.code("db", "upgrade", "--database", url) is Exit.NOT_FOUND
+    open_store(url).close()
     assert shell.code("db", "upgrade", "--database", url) is Exit.OK
     assert shell.code("db", "backup", file, "--database", url) is Exit.OK
     assert shell.code("db", "backup", file, "--database", url) is Exit.CONFLICT

@@ -321,7 +321,7 @@ def schedule(database: str, config: str | None) -> None:
     process_secrets.forget()
     settings = read_config(config) if config else Settings()
     log_to_stderr(settings.server.log)
-    service = open_service(database, settings, config)
+    service = open_service(database, settings, config, existing=True)  # `serve` makes one
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())

@@ -3,6 +3,6 @@
 `open_store(url)` gives a Store; the modules of this folder are plain functions that take its connections.
 """
 
-from rainbow.store.engine import Store, open_store
+from rainbow.store.engine import Store, file_of, open_store
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "file_of", "open_store"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -293,16 +293,28 @@ def open_store(url: str, *, existing: bool = False) -> Store:
 
 def open_engine(url: str, *, existing: bool = False) -> sa.Engine:
     """Return what connects to the database at `url`; its tables stay as they are."""
-    try:
-        parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
-    except sa.exc.ArgumentError as error:
-        raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
+    parsed = _parsed(url)
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         return sqlite.engine(parsed, existing=existing)
     if backend in ("postgresql", "postgres"):
         return postgresql.engine(parsed)
     raise ConfigError(f"{backend} is not supported: the database is SQLite or PostgreSQL")
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file that `url` names, there or not; None for another database than SQLite."""
+    with suppress(ConfigError):
+        parsed = _parsed(url)
+        return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+    return None
+
+
+def _parsed(url: str) -> sa.URL:
+    try:
+        return sa.make_url(url if "://" in url else f"sqlite:///{url}")
+    except (sa.exc.ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+        raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def engine(url: sa.URL, *, existing: bool = False) -> sa.Engine:
         raise ConfigError("in-memory databases are not supported: use a file, so that data survives a restart")
     file = Path(url.database)
     if existing and not file.exists():
-        raise NotFound(f"no such database: {file}")
+        raise NotFound(f"database file {file} not found; check --database, RAINBOW_DATABASE or --config")
     file.absolute().parent.mkdir(parents=True, exist_ok=True)
     make_private(file)
     made = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS})

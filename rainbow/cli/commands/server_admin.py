@@ -62,7 +62,7 @@ def upgrade(database: str | None, config: Path | None) -> None:
     """Upgrade the database schema. The server also does this on startup."""
     from rainbow.store import open_store  # the database is the server's alone
 
-    open_store(url_of(database, config)).close()
+    open_store(url_of(database, config), existing=True).close()
     click.echo("database schema is up to date")
 
 
@@ -132,10 +132,10 @@ def _guarded(what: str, check: Callable[[], str]) -> Found:
 
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
-    from rainbow.store import clusters, open_store
+    from rainbow.store import clusters, file_of, open_store
 
     def check() -> str:
-        store = open_store(url)
+        store = open_store(url, existing=True)
         try:
             with store.write() as connection:
                 return (
@@ -144,7 +144,7 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         finally:
             store.close()
 
-    if (file := _file_of(url)) and not file.exists():
+    if (file := file_of(url)) and not file.exists():
         yield _none_yet(file)
     else:
         yield _guarded("store", check)
@@ -160,7 +160,9 @@ def _none_yet(file: Path) -> Found:
 
 def _privacy(url: str, _: Settings) -> Iterator[Found]:
     """Warn of files of the store that others than their owner may read: jobspecs and outputs are in them."""
-    file = _file_of(url)
+    from rainbow.store import file_of
+
+    file = file_of(url)
     for path in [Path(f"{file}{kind}") for kind in ("", "-wal", "-shm")] if file else []:
         if path.exists() and path.stat().st_mode & 0o077:
             yield (
@@ -170,18 +172,18 @@ def _privacy(url: str, _: Settings) -> Iterator[Found]:
             )
 
 
-def _file_of(url: str) -> Path | None:
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") or "://" not in url else None
-
-
 def _disk(url: str, _: Settings) -> Iterator[Found]:
-    if (file := _file_of(url)) and file.exists():
+    from rainbow.store import file_of
+
+    if (file := file_of(url)) and file.exists():
         free = shutil.disk_usage(file.parent).free
         yield ("disk", "ok" if free > ROOM else "warning", f"{free >> 20:,} MiB free on the file system of {file}")
 
 
 def _secrets(url: str, _: Settings) -> Iterator[Found]:
-    folder = (_file_of(url) or Path("x")).absolute().parent
+    from rainbow.store import file_of
+
+    folder = (file_of(url) or Path("x")).absolute().parent
     for path in sorted(folder.glob("rainbow-*.secret")):
         private = not path.stat().st_mode & 0o077
         words = "readable only by its owner" if private else "readable by other users; run chmod 600"

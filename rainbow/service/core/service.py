@@ -38,7 +38,7 @@ from rainbow.service.core.counters import observe
 from rainbow.service.core.heartbeats import Heartbeats
 from rainbow.service.core.pubsub import PubSub, offers_to_all, orders_to, work_for
 from rainbow.service.core.settings import Settings
-from rainbow.store import clusters, open_store
+from rainbow.store import clusters, file_of, open_store
 from rainbow.store.credentials import digest, mint
 from rainbow.store.step_lock import StepLocks
 
@@ -303,12 +303,13 @@ def entry_of(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:
     return RegisteredCluster(record.id, record.revision, cluster, draining, drained)
 
 
-def open_service(database: str, settings: Settings, config: str | None = None) -> Service:
+def open_service(database: str, settings: Settings, config: str | None = None, *, existing: bool = False) -> Service:
     """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
 
     They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
+    `existing`: NotFound if there is no store, instead of a new one.
     """
-    return Service(*_opened(database, settings, config))
+    return Service(*_opened(database, settings, config, existing=existing))
 
 
 def check_service(database: str, settings: Settings, config: str | None = None) -> None:
@@ -316,18 +317,23 @@ def check_service(database: str, settings: Settings, config: str | None = None) 
     _opened(database, settings, config)[0].close()
 
 
-def _opened(database: str, settings: Settings, config: str | None) -> tuple[Store, Settings]:
-    store = open_store(database)
-    folder = _folder(database, config)
+def _opened(
+    database: str, settings: Settings, config: str | None, *, existing: bool = False
+) -> tuple[Store, Settings]:
+    file = file_of(database)
+    made = file is not None and not file.exists()
+    store = open_store(database, existing=existing)
+    if made:  # a mistyped path is seen here
+        log.info("database-created", file=str(file and file.absolute()))
+    folder = _folder(file, config)
     secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
     admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
     return store, replace(settings, secret=secret, admin=admin)
 
 
-def _folder(database: str, config: str | None) -> Path:
-    path = database.removeprefix("sqlite:///")
-    if "://" not in path:
-        return Path(path).absolute().parent
+def _folder(file: Path | None, config: str | None) -> Path:
+    if file is not None:
+        return file.absolute().parent
     return Path(config).absolute().parent if config else Path.cwd()
 
 
