@@ -3,10 +3,12 @@
 import sys
 
 import rainbow
+from rainbow.standard_streams import open_closed
 
 
 def run() -> None:
     """Run the command line; its version is said without reading any of it."""
+    open_closed()
     if sys.argv[1:] == ["--version"]:
         print(f"rainbow, version {rainbow.__version__}")
         return

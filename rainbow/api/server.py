@@ -53,6 +53,7 @@ from rainbow.service.core.reload import Configuration, ConfigWatch
 from rainbow.service.core.settings import Server
 from rainbow.service.queries.fleet import follow
 from rainbow.service.scheduler.loop import Loop
+from rainbow.standard_streams import keep_working_without_log
 
 
 class _Id(BaseConverter):
@@ -102,6 +103,7 @@ PASSWORD = re.compile(r"://([^:/@\s]*):[^@/\s]*@")
 
 def log_to_stderr(level: str = "info") -> None:
     """Write one line an event, to stderr, with the time in UTC and the id of the request."""
+    keep_working_without_log()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -30,6 +30,7 @@ from rainbow.cli.session import FILE, lines, with_secret
 from rainbow.client import Client, Problem
 from rainbow.client.wait import FIRST_PAUSE, LONGEST_PAUSE, passes
 from rainbow.errors import RainbowError, RequestError
+from rainbow.standard_streams import keep_working_without_log
 
 if TYPE_CHECKING:
     from rainbow.agent.cluster_survey import ClusterWatch, Survey
@@ -174,7 +175,7 @@ def agent(
         raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    say, chosen = partial(_say, quiet), _chosen(executor, mode, isolate, identity, users)
+    say, chosen = _speaker(quiet), _chosen(executor, mode, isolate, identity, users)
     look = partial(_survey, source or SOURCES.get(executor, "local"))
     if register:
         policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
@@ -293,6 +294,12 @@ def _called(client: Client, cluster: str, executor: str) -> str:
     """Name the folder: one for every server, cluster and executor."""
     which = sha256("\n".join([client.url, cluster, executor]).encode()).hexdigest()[:8]
     return f"{re.sub('[^A-Za-z0-9._-]', '_', cluster)[:40]}-{which}"
+
+
+def _speaker(quiet: bool) -> Callable[[str], None]:
+    """Return what prints a line; a log without room must not end an agent."""
+    keep_working_without_log()
+    return partial(_say, quiet)
 
 
 def _say(quiet: bool, text: str) -> None:
