@@ -122,6 +122,22 @@ def test_watch_shows_a_job_until_it_has_ended(shell: Shell) -> None:  # noqa: F8
     assert "COMPLETED" in shown[0].stdout
 
 
+def test_first_account_says_whom_it_locks_out_and_how_to_admit_them(shell: Shell) -> None:  # noqa: F811
+    jobs = [shell.json("submit", "--requestor", user, "--", "true")["id"] for user in ("ann", "0eve")]
+    admin = {"RAINBOW_TOKEN": ADMIN}
+    first = shell("account", "create", "bio", "--user", "ann", **admin)
+    assert first.stderr.startswith("rainbow: warning: this is the first account: from now on the server refuses")
+    assert "who are in no account, such as 0eve" in first.stderr
+    assert "; admit each with rainbow account set bio --user USER;" in first.stderr
+    assert "is in no account" in shell("submit", "--requestor", "0eve", "--", "true").stderr
+    assert shell("account", "set", "bio", "--user", "0eve", **admin).stderr == ""
+    jobs.append(shell.json("submit", "--requestor", "0eve", "--", "true")["id"])
+    assert shell("account", "create", "cfd", **admin).stderr == ""
+    for job in jobs:
+        shell("job", "wait", job)
+    assert [shell.code("account", "delete", name, **admin) for name in ("bio", "cfd")] == [Exit.OK, Exit.OK]
+
+
 def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None:  # noqa: F811
     url, other, file = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db", tmp_path / "backup.db"
     assert shell.code("db", "upgrade", "--database", url) is Exit.NOT_FOUND

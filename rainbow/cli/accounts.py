@@ -16,6 +16,7 @@ from rainbow.client import Client, Problem
 from rainbow.errors import Conflict
 
 ABSENT = 404
+LOOKED_AT, NAMED = 500, 5  # of the last jobs, and of those who submitted them
 
 
 @click.group()
@@ -118,7 +119,24 @@ def create(client: Client, name: str, output: str, **given: Any) -> None:
             raise
     else:
         raise Conflict(f"account {name} already exists; change it with rainbow account set")
-    _show(client.put_account(name, _body(given)), output)
+    first = not client.accounts()
+    made = client.put_account(name, _body(given))
+    _show(made, output)
+    if first:
+        _warn_of_first(client, made)
+
+
+def _warn_of_first(client: Client, made: Mapping[str, Any]) -> None:
+    """Say what the first account changes for everybody, and who of those that have submitted is in none."""
+    inside = {one["user"] for one in made["users"]}
+    others = sorted({job["requestor"] for job in client.jobs(limit=LOOKED_AT)["jobs"]} - inside)
+    named = ", ".join(others[:NAMED]) + (f" and {len(others) - NAMED} more" if len(others) > NAMED else "")
+    told = (
+        "this is the first account: from now on the server refuses submits of users who are in no account"
+        f"{f', such as {named}' if named else ''}; admit each with rainbow account set {made['name']} --user USER; "
+        "jobs that were accepted before continue"
+    )
+    click.echo(f"rainbow: warning: {printer.one_line(told)}", err=True)
 
 
 @account.command(name="set")

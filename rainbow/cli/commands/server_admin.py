@@ -90,10 +90,12 @@ def backup(file: Path, force: bool, database: str | None, config: Path | None) -
 @store_options
 def restore(file: Path, database: str | None, config: Path | None) -> None:
     """Restore a backup into an empty database, SQLite or PostgreSQL."""
+    from rainbow.store import file_of
     from rainbow.store.backup import restore as read
 
-    read(file, url_of(database, config))
-    click.echo(f"restored from {file}")
+    url = url_of(database, config)
+    read(file, url)
+    click.echo(f"restored from {file}{f' into {into}' if (into := file_of(url)) else ''}")
 
 
 ROOM = 1 << 30  # bytes that should be free beside a store
