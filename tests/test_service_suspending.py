@@ -184,3 +184,11 @@ def test_another_policy_lets_go_what_the_one_before_held(api, oak, service):
     assert record.memory["priority"]["suspended"] == [offer["id"]]
     api.good("PUT", "/v1/clusters/oak/scheduler", {"policy": "load_based"}, oak.secret)
     assert oak.say("receive")["resume"] == [ref(offer)]
+
+
+def test_resumed_job_no_longer_says_that_it_is_suspended(api, oak, service):
+    job = submit(api, oak)
+    ask(api, oak, job, "suspend")
+    step(service, "oak")
+    assert show(api, oak, job)["wait"]["reason"] == "suspended"
+    assert ask(api, oak, job, "resume")["wait"]["reason"] == "next-cycle"

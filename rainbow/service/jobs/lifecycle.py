@@ -171,6 +171,8 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
             raise Conflict(f"job {job_id} already ended: {record.state}")
         if held is (record.suspended_at is None):
             jobs.change(connection, job_id, suspended_at=now if held else None)
+            if not held and (record.wait or {}).get("reason") == "suspended":
+                jobs.change(connection, job_id, wait=None)  # the next cycle says why it waits now
             tasks.ask_again(connection, job_id)
             tasks.note_holders(connection, record.cluster_id, job_id)
             events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
