@@ -46,7 +46,17 @@ def test_command_refuses_in_one_line_and_leaves_the_file_as_it_was(tmp_path: Pat
     assert result.exit_code == Exit.ERROR
     assert result.stderr.count("\n") == 1
     assert "(at /nodes/0/cpus)" in result.stderr
+    assert result.stderr.startswith("rainbow: standard input: ")
     assert out.read_text() == "as it was"
+
+
+def test_command_names_the_file_that_it_cannot_read_and_an_empty_one(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    for text, said in (("NodeName", "this is not JSON"), (" \n", "nothing to read; look at what the command")):
+        file.write_text(text)
+        result = run("kubernetes", file)
+        assert result.exit_code == Exit.ERROR
+        assert result.stderr.startswith(f"rainbow: {file}: {said}")
 
 
 def test_local_describes_this_machine_without_a_file() -> None:

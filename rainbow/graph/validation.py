@@ -44,6 +44,12 @@ def read_tree(document: Document, vertices: Mapping[str, Vertex], limits: Limits
     """
     own = [edge for edge in document.edges if edge.subsystem == CONTAINMENT and edge.relation in (CONTAINS, IN)]
     for edge in own:
+        if edge.source not in vertices and edge.target in vertices:
+            text = (
+                f"edge source {short(edge.source)} does not refer to a vertex; if it is a vertex of a cluster, this "
+                "graph is a subsystem's: attach it with rainbow subsystem register, or --subsystem NAME=FILE"
+            )
+            raise GraphError(text, pointer=f"{document.edge_at(edge)}/source")
         check_ends(document, edge, vertices, vertices)
     edges = [edge for edge in own if edge.relation == CONTAINS]
     inside = _dominant(document, vertices, own)

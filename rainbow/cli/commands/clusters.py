@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from rainbow.cli import session
 from rainbow.cli.input import settings_file
-from rainbow.cli.input.files import FILE, json_of, named_file, sent_from, text_of, yaml_of
+from rainbow.cli.input.files import FILE, json_of, named_file, naming, sent_from, text_of, yaml_of
 from rainbow.cli.output import printer, progress
 from rainbow.cli.output.printer import one_line
 from rainbow.cli.session import credentials_used, with_registration, with_secret, with_tokens
@@ -223,8 +224,11 @@ def import_graph(source: str, file: Path | None, out: Path, name: str) -> None:
     read = graph_sources.get(source)
     if file is None and source != "local":
         raise click.UsageError(f"source {source} requires FILE, or - for stdin")
-    with progress.going_on(f"reading {file or 'this machine'}") as now:
-        document = read(text_of(file) if file else _this_machine())
+    with progress.going_on(f"reading {file or 'this machine'}") as now, naming(file) if file else nullcontext():
+        text = text_of(file) if file else _this_machine()
+        if not text.strip():
+            raise InputError("nothing to read; look at what the command that prints it says")
+        document = read(text)
         if name:
             document = {**document, "name": name}
         now("checking the graph")

@@ -116,7 +116,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as fault:
-        fault.message = f"{path}: {fault.message}"
+        fault.message = f"{'standard input' if str(path) == '-' else path}: {fault.message}"
         raise
 
 
