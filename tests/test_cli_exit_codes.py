@@ -135,7 +135,10 @@ def test_a_server_that_is_away_is_75(shell: Shell) -> None:
         pass
     result = shell("jobs", "--url", url_of(port))
     assert result.exit_code == Exit.UNAVAILABLE
-    assert result.stderr.startswith(f"rainbow: cannot reach the server at {url_of(port)}")
+    told = (
+        f"rainbow: cannot reach the server at {url_of(port)}: Connection refused; check --url and that the server is"
+    )
+    assert result.stderr.startswith(told)
 
 
 def test_a_wait_that_is_over_is_75(shell: Shell) -> None:

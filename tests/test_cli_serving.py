@@ -12,6 +12,7 @@ from rainbow.cli.exit_codes import Exit
 from tests.conftest import SHARED
 from tests.live import Script, http
 from tests.ports import free_port
+from tests.services import package
 from tests.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -47,6 +48,30 @@ def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell, monkeypatch: p
         == f"rainbow: cannot listen on 127.0.0.1:{port}: Address already in use; use --port to choose another port\n"
     )
     assert not (shell.folder / "x.db").exists()
+
+
+def test_serve_names_a_database_that_it_cannot_make(shell: Shell) -> None:
+    shell.file("plain", "no directory")
+    result = shell("serve", "--port", str(free_port()), "--database", f"sqlite:///{shell.folder}/plain/x.db")
+    assert result.exit_code == Exit.ERROR
+    told = f"rainbow: cannot make database file {shell.folder}/plain/x.db: "
+    assert result.stderr.startswith(told)
+    assert result.stderr.endswith("; choose another with --database\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("postgresql+psycopg://ann:hush@127.0.0.1:1/x", Exit.UNAVAILABLE, "Connection refused"),
+        ("postgresql://ann:hush@127.0.0.1:port/x", Exit.ERROR, "must be given as a path or a URL"),
+    ],
+)
+def test_who_opens_a_database_is_told_its_trouble(shell: Shell, url: str, code: Exit, said: str) -> None:
+    package("psycopg")
+    result = shell("db", "upgrade", "--database", url)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert "hush" not in result.stderr
 
 
 def test_serve_waits_for_an_address_that_a_killed_servers_worker_still_has() -> None:

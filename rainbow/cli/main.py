@@ -205,7 +205,10 @@ class Root(click.Group):
             return super().invoke(ctx)
         except RainbowError as fault:
             code, lacking = exit_of(fault), ctx.meta.get(LACKING)
-            _say(f"{fault}; the command lacks {lacking}" if lacking and code is Exit.NOT_ALLOWED else str(fault))
+            lacks = f"; the command lacks {lacking}" if lacking and code is Exit.NOT_ALLOWED else ""
+            # who opens a database is told its own words; users of a server are not
+            cause = getattr(fault.__cause__, "orig", None) if code is Exit.UNAVAILABLE else None
+            _say(f"{fault}{lacks}{f': {cause}' if cause else ''}")
             ctx.exit(code)
         except click.UsageError as fault:
             raise _of_elsewhere(fault) or fault from None
@@ -214,7 +217,7 @@ class Root(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when whoever reads us has gone
         except OSError as fault:
-            _say(f"{fault.filename}: {fault.strerror}" if fault.filename else str(fault))
+            _say(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror or str(fault))
             ctx.exit(Exit.ERROR)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

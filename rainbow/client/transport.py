@@ -179,10 +179,14 @@ def _worth_repeating(problem: Problem, repeatable: bool) -> bool:
 
 
 def _unavailable(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
-    return Unavailable(
-        f"cannot reach the server at {url}: {error or type(error).__name__}; check --url and that the server is "
-        "running"
-    )
+    said = re.sub(r"^\[Errno \d+\] |\.$", "", str(error)) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        todo = "set SSL_CERT_FILE to the certificate of the server or of its authority"
+    elif isinstance(error, httpx.RemoteProtocolError) and url.scheme == "http":
+        todo = "check --url: a server that speaks TLS has one of https://"
+    else:
+        todo = "check --url and that the server is running"
+    return Unavailable(f"cannot reach the server at {url}: {said}; {todo}")
 
 
 def _problem(answer: httpx.Response) -> Problem | None:

@@ -45,6 +45,7 @@ TROUBLE = (
     *(sa.exc.InternalError, sa.exc.NotSupportedError),
 )
 NO_ROOM = frozenset({"SQLITE_FULL", "53100"})  # of SQLite and of PostgreSQL
+CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
 T = TypeVar("T")
 
 
@@ -284,7 +285,12 @@ def open_store(url: str, *, existing: bool = False) -> Store:
     with _trouble_as_unavailable():
         try:
             upgrade(engine)
-        except (sa.exc.OperationalError, ConfigError):
+        except ConfigError:
+            raise
+        except sa.exc.OperationalError as error:
+            if str(getattr(error.orig, "sqlite_errorname", "")).startswith(CLOSED):
+                told = f"cannot open database file {engine.url.database} and write it and its directory: {error.orig}"
+                raise ConfigError(f"{told}; check who owns them") from error
             raise
         except sa.exc.DatabaseError as error:  # it answers, and not as a database
             raise ConfigError(f"{engine.url.database} is not a database") from error

@@ -30,8 +30,13 @@ def engine(url: sa.URL, *, existing: bool = False) -> sa.Engine:
     file = Path(url.database)
     if existing and not file.exists():
         raise NotFound(f"database file {file} not found; check --database, RAINBOW_DATABASE or --config")
-    file.absolute().parent.mkdir(parents=True, exist_ok=True)
-    make_private(file)
+    try:
+        file.absolute().parent.mkdir(parents=True, exist_ok=True)
+        make_private(file)
+    except OSError as fault:
+        raise ConfigError(
+            f"cannot make database file {file}: {fault.strerror}; choose another with --database"
+        ) from fault
     made = sa.create_engine(url, poolclass=sa.QueuePool, pool_size=POOL_SIZE, connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(made, "connect", _set_up)
     sa.event.listen(made, "begin", _begin)
@@ -40,7 +45,7 @@ def engine(url: sa.URL, *, existing: bool = False) -> sa.Engine:
 
 def make_private(file: Path) -> None:
     """Make an empty file for its owner alone, if there is none."""
-    with suppress(OSError):  # there is one, or whoever opens it next says what is wrong
+    with suppress(FileExistsError):
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
