@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rainbow.jobspec.quantities import in_words
+from rainbow.lazy import cached_property
 from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Reason:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Take:
     """What one copy of the job would hold.
 
@@ -59,6 +60,18 @@ class Take:
 
     placed: tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]
     vertices: Mapping[str, int]
+
+    @cached_property
+    def by_worker(self) -> Mapping[str, Mapping[str, int]]:
+        """All that is held of each worker; what lies outside every worker is left out."""
+        found: dict[str, dict[str, int]] = {}
+        for _, held in self.placed:
+            for worker, amounts in held.items():
+                if worker:
+                    there = found.setdefault(worker, {})
+                    for kind, amount in amounts.items():
+                        there[kind] = there.get(kind, 0) + amount
+        return found
 
 
 @dataclass(frozen=True, slots=True)

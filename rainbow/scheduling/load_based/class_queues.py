@@ -49,6 +49,7 @@ class Queue:
         self._moved: dict[str, Turn] = {}  # of jobs that started a gang before their turn: when it comes now
         self._turns: dict[str, Turn] = {}  # of jobs that have come to their turn and still wait
         self._in_order: list[Turn] = []
+        self._counted = -1, 0  # gangs that wait when what they wait for was counted, and that
         self._came = count(1) if classic else repeat(0)
 
     def _entry(self, now: Turn, line: int) -> tuple[float, Turn, int]:
@@ -66,7 +67,7 @@ class Queue:
             elif job.id in self.stuck:
                 self._turns[job.id] = self._pop()[0]
             else:
-                return job, job.gangs[self._next(job)]
+                return job, job.gangs[self._begun.get(job.id, 0)]
         return None
 
     def _put_back(self, job: JobView) -> None:
@@ -103,7 +104,7 @@ class Queue:
         """Move to the next gang of the job at the head, and to the job whose turn comes then."""
         rank, now, line = self._heap[0]
         job = self._jobs[now[-1]]
-        k = self._next(job)
+        k = self._begun.get(job.id, 0)
         tasks = len(job.gangs[k].tasks)
         self._begun[job.id] = k + 1
         self.gangs -= 1
@@ -111,7 +112,7 @@ class Queue:
         if k + 1 == len(job.gangs):
             self._pop()
             return
-        later = now[0] + tasks, next(self._came), *now[2:]
+        later = now[0] + tasks, next(self._came), now[2], now[3], now[4]
         if line == AGAIN:
             heapreplace(self._heap, (rank, later, AGAIN))
         else:
@@ -150,7 +151,9 @@ class Queue:
         """Count the workers its gangs wait for, no further than `most`; a gang waits for one at least."""
         if self.gangs >= most:
             return most
-        return min(most, sum(cost(gang) for job in self._waiting() for gang in self.left(job)))
+        if self._counted[0] != self.gangs:
+            self._counted = self.gangs, sum(cost(gang) for job in self._waiting() for gang in self.left(job))
+        return min(most, self._counted[1])
 
     def _waiting(self) -> Iterator[JobView]:
         """Yield the jobs that are not stuck."""

@@ -47,7 +47,7 @@ class FreeAmounts:
         found = self._found(demand, among, kinds)
         if found is None:
             return None
-        for worker, amounts in merged(found).items():
+        for worker, amounts in found.by_worker.items():
             self._book(worker, amounts)
         placements = tuple(self._view.divide(demand, found))
         return Taken(found, placements, (None,) * len(placements), len(self._log))
@@ -71,7 +71,7 @@ class FreeAmounts:
     def _checked(self, demand: str, chosen: list[str]) -> Take | None:
         """Ask the matcher about the chosen workers, and whether they have room for what it says."""
         take = self._view.place(demand, chosen) if chosen else None
-        return take if take and all(self._has(*part) for part in merged(take).items()) else None
+        return take if take and all(self._has(*part) for part in take.by_worker.items()) else None
 
     def _mapped(self, template: Template) -> list[str]:
         """Choose a worker with room for every part of a template; none if one has none."""
@@ -95,11 +95,7 @@ class FreeAmounts:
         stream = self._streams[key]
         while (first := stream.at(0)) is not None and not self._has(first, amounts):
             stream.drop()
-        k = 0
-        while (name := stream.at(k)) is not None:
-            k += 1
-            if name not in but and self._has(name, amounts):
-                yield name
+        yield from (name for name in stream.ahead() if name not in but and self._has(name, amounts))
 
     def _had_room(self, kind: str, amounts: Amounts) -> Iterator[Place]:
         rooms = self._census.rooms.get(kind, {})
@@ -174,6 +170,13 @@ class WorkerQueue:
             self._seen.append(place[1])
         return self._seen[self._begin + k]
 
+    def ahead(self) -> Iterator[str]:
+        """Yield those that were not dropped."""
+        k = 0
+        while (name := self.at(k)) is not None:
+            yield name
+            k += 1
+
     def drop(self) -> None:
         """Look at the first no more."""
         self._begin += 1
@@ -185,7 +188,7 @@ def templates(view: View, census: ClusterIndex, demand: str) -> list[tuple[Kinds
     choices = [(frozenset([kind]), [census.kinds[kind].items()[0][1]]) for kind in hosts]
     if not any(view.place(demand, names) for _, names in choices):
         choices = [(kinds, _ready(census, kinds)) for kinds in smallest_first(census, hosts)] if hosts else []
-    return [(kinds, merged(take)) for kinds, names in choices if (take := view.place(demand, names))]
+    return [(kinds, take.by_worker) for kinds, names in choices if (take := view.place(demand, names))]
 
 
 def smallest_first(census: ClusterIndex, kinds: Sequence[str]) -> list[Kinds]:
@@ -203,18 +206,6 @@ def _ready(census: ClusterIndex, kinds: Kinds) -> list[str]:
     if kinds >= census.kinds.keys():
         return census.everyone()
     return [name for _, name in merge(*(census.kinds[kind].items() for kind in sorted(kinds)))]
-
-
-def merged(take: Take) -> dict[str, dict[str, int]]:
-    """Return {worker: all that a take holds there}."""
-    found: dict[str, dict[str, int]] = {}
-    for _, held in take.placed:
-        for worker, amounts in held.items():
-            if worker:
-                there = found.setdefault(worker, {})
-                for kind, amount in amounts.items():
-                    there[kind] = there.get(kind, 0) + amount
-    return found
 
 
 def _holds(free: Amounts, wanted: Amounts) -> bool:

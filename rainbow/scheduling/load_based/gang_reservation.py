@@ -25,7 +25,7 @@ from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 Amounts = Mapping[str, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Reserved:
     """Workers, or parts of them, that a round holds back for one gang; `units` of the policy's unit in all."""
 

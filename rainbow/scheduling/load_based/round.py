@@ -28,6 +28,7 @@ from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
 from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.text import rfc3339, some
 
+UNTOLD = Wait("", "", "")  # in a quiet view nobody reads why
 LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
 TINY = 1e-9  # in place of a percent of nothing
 
@@ -112,7 +113,8 @@ class LoadBasedStep:
         if lacking:
             self.placing.reserve_outside(held)
         self._note(held, name, held.units)
-        self.queues[name].leave_out(job, first_in_line(self, held, lacking))
+        wait = UNTOLD if self.view.quiet else first_in_line(self, held, lacking)
+        self.queues[name].leave_out(job, wait)
 
     def _note(self, held: Reserved, name: str, promised: int) -> None:
         held.owner = name
@@ -143,7 +145,7 @@ class LoadBasedStep:
             if (name, gang.question) in self.passed:
                 queue.give_up(None)
             elif not cost:
-                self._give_up(name, gang, unhosted(self, job, gang))
+                self._give_up(name, gang, UNTOLD if self.view.quiet else unhosted(self, job, gang))
             elif took := self.placing.start(gang, granted):
                 granted -= took
                 self.held[name] += took
@@ -163,7 +165,7 @@ class LoadBasedStep:
         held = Reserved(job, gang)
         if not lacking and (cost <= self.target[name] or not self.counting.repeats):
             held = self.placing.reserve(job, gang, most)
-        wait = passed_over(self, name, held, lacking)
+        wait = UNTOLD if self.view.quiet else passed_over(self, name, held, lacking)
         if self.counting.repeats:
             self.patience.wait_in_vain(job, name)
         if not held.units:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Start, Taken, View
-from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Kinds, Template, merged, templates
+from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Kinds, Template, templates
 from rainbow.scheduling.load_based.gang_reservation import Reserved
 from rainbow.scheduling.load_based.whole_workers import WholeWorkers
 from rainbow.scheduling.snapshot import GangView, Placement
@@ -103,7 +103,7 @@ class SharedWorkers(WholeWorkers):
         """Take a gang's space for a price of `most`; nothing is taken where it is dearer, which is noted."""
         self._mark = self._free.mark()
         self._taken = self._free.take(gang.demand, among=among, kinds=kinds)
-        if self._taken is not None and self._price(merged(self._taken.take)) <= most:
+        if self._taken is not None and self._price(self._taken.take.by_worker) <= most:
             return self._taken.take
         self._too_dear = self._too_dear or self._taken is not None
         self._free.undo(self._mark)
@@ -136,8 +136,8 @@ class SharedWorkers(WholeWorkers):
             yield from map(Start, gang.tasks, taken.placements, taken.located)
 
     def _book(self, gang: GangView, take: Take) -> int:
-        self._left -= sum(amounts.get(self.unit, 0) for amounts in merged(take).values())
-        return self._price(merged(take))
+        self._left -= sum(amounts.get(self.unit, 0) for amounts in take.by_worker.values())
+        return self._price(take.by_worker)
 
     # ── reserve ──
 

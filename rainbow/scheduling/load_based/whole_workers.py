@@ -46,21 +46,24 @@ class IdleWorkers:
 
     def of_kinds(self, kinds: frozenset[str]) -> Iterator[str]:
         """Yield the workers of these kinds in order."""
-        row = self._rows.get(kinds)
-        if row is None:
-            row = self._rows[kinds] = WorkerQueue(merge(*(self._kinds[kind] for kind in kinds & self._all)))
-        while (name := row.at(0)) in self._taken:
-            row.drop()
-        k = 0
-        while name is not None:
-            if name not in self._taken:
-                yield name
-            k += 1
-            name = row.at(k)
+        row = self._row(kinds)
+        return (name for name in row.ahead() if name not in self._taken)
 
     def first(self, kinds: frozenset[str], count: int) -> list[str]:
         """Return the first so many workers of these kinds."""
+        if count == 1:  # asked for every start
+            name = self._row(kinds).at(0)
+            return [] if name is None else [name]
         return list(islice(self.of_kinds(kinds), count))
+
+    def _row(self, kinds: frozenset[str]) -> WorkerQueue:
+        """Return the workers of these kinds from the first on that is not taken."""
+        row = self._rows.get(kinds)
+        if row is None:
+            row = self._rows[kinds] = WorkerQueue(merge(*(self._kinds[kind] for kind in kinds & self._all)))
+        while row.at(0) in self._taken:
+            row.drop()
+        return row
 
     def count(self, kinds: frozenset[str]) -> int:
         """Count the workers of these kinds."""
@@ -99,6 +102,7 @@ class WholeWorkers:
         self._sorted: dict[frozenset[str], list[str]] = {}  # kinds that host a gang and are there
         self._ends: Ends | None = None
         self._lenders: list[Reserved] = []  # whose reservations are given back at the moment, to be lent
+        self._has_lent = False  # something started on what they gave back
         self._in_vain: set[int | str] = set()  # questions that have no answer with these
         self._begun: list[tuple[list[Start], float]] = []  # what starts in this round, and when it must have ended
         self._prepare()
@@ -141,10 +145,10 @@ class WholeWorkers:
 
     def cost(self, gang: GangView) -> int:
         """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
-        question = gang.question
-        if question not in self._costs:
-            self._costs[question] = self._cost(gang)
-        return self._costs[question]
+        found = self._costs.get(gang.question)
+        if found is None:
+            found = self._costs[gang.question] = self._cost(gang)
+        return found
 
     def idle_for(self, gang: GangView) -> int:
         """Count the idle workers that could take a part of a gang."""
@@ -163,7 +167,7 @@ class WholeWorkers:
             if self.view.place(gang.demand, [self.census.kinds[kind].items()[0][1]]):
                 return 1
         take = self.view.place(gang.demand, self.census.everyone()) if self.ready else None
-        return len(workers_of(take.placed)) if take else 0
+        return len(take.by_worker) if take else 0
 
     def start(self, gang: GangView, most: int) -> int:
         """Start a gang on what is idle if it fits there; return how many units it took, none if it did not start."""
@@ -196,7 +200,7 @@ class WholeWorkers:
         return True
 
     def _book(self, gang: GangView, take: Take) -> int:
-        self._idle.take(workers_of(take.placed))
+        self._idle.take(take.by_worker.keys())
         return self.cost(gang)
 
     def _find(self, gang: GangView, most: int) -> Take | None:
@@ -253,7 +257,7 @@ class WholeWorkers:
             if take is None and count >= len(ready):
                 break
             count = min(len(ready), 4 * count)
-        chosen = sorted(map(self.census.place_of, workers_of(take.placed))) if take else []
+        chosen = sorted(map(self.census.place_of, take.by_worker)) if take else []
         return {name: {} for _, name in chosen}, max((self.ends.idle_at(name) for _, name in chosen), default=inf)
 
     def _hold_back(self, held: Reserved, most: int) -> int:
@@ -268,25 +272,33 @@ class WholeWorkers:
 
         What these have reserved remains given back until others lend: most gangs that ask start nothing.
         """
-        if len(lenders) != len(self._lenders) or any(a is not b for a, b in zip(lenders, self._lenders, strict=True)):
-            self.end_lending()
-            for held in lenders:
-                self._give_back(held)
-            self._lenders = [*lenders]
+        if [*lenders] != self._lenders:
+            self._exchange(lenders)
         if gang.question in self._in_vain:  # what is idle only becomes less
             return 0
         self.hopeless.discard(gang.question)
         took = self.start(gang, self.left)
-        if not took:
+        if took:
+            self._has_lent = True
+        else:
             self._in_vain.add(gang.question)
         return took
 
-    def end_lending(self) -> None:
-        """Reserve again what is left of what was given back to be lent."""
+    def _exchange(self, lenders: Sequence[Reserved]) -> None:
+        """Give back what others have reserved; who lends on and has lent nothing need not reserve it in between."""
+        stay = set[Reserved]() if self._has_lent else {*self._lenders}.intersection(lenders)
+        self.end_lending(stay)
+        for held in lenders:
+            if held not in stay:
+                self._give_back(held)
+        self._lenders = [*lenders]
+
+    def end_lending(self, stay: Collection[Reserved] = ()) -> None:
+        """Reserve again what is left of what was given back to be lent, but for some."""
         for held in self._lenders:
-            held.units = self._hold_back(held, held.units)
-        self._lenders = []
-        self._in_vain = set()
+            if held not in stay:
+                held.units = self._hold_back(held, held.units)
+        self._lenders, self._in_vain, self._has_lent = [], set(), False
 
     def _give_back(self, held: Reserved) -> None:
         self._idle.give(held.parts)
@@ -308,11 +320,6 @@ class WholeWorkers:
 
     def _kind_of(self, worker: str) -> str:
         return self.census.workers[worker].kind if worker in self.census.workers else ""
-
-
-def workers_of(placed: Any) -> set[str]:
-    """Return the distinct workers of a take's slots; what lies outside every worker is none."""
-    return {worker for _, held in placed for worker in held if worker}
 
 
 def _outside(placed: Any) -> dict[str, int]:
