@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import log
 from pathlib import Path
@@ -23,10 +24,13 @@ from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, room_of, s
 from rainbow.forecast.forecast import score
 from rainbow.forecast.one_pass import Space, one_pass
 from rainbow.forecast.room import Use
+from rainbow.graph import read_cluster
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
+from rainbow.simulation import Arrival
+from rainbow.simulation.world import Compiled, Requests
 from tests.conftest import ADMIN, Api, Clock, grid, jobspec, open_service_at
 
 CORES, WORKERS, CANDIDATES = 8, 100, 1_000
@@ -65,6 +69,24 @@ def queue(waiting: int, **settings: object) -> View:
     return view_of(workers(WORKERS, CORES, 0), jobs, runs, **settings)
 
 
+def matched(waiting: int, *, differ: bool, **settings: object) -> View:
+    """Return a full cluster and a queue with the matcher's own answers; sizes of seven, or all different."""
+    rng, cluster = random.Random(1), read_cluster(grid(WORKERS, CORES), name="full")
+    compiled, requests, jobs = Compiled(cluster), Requests([cluster]), []
+    for k in range(waiting):
+        slots = rng.randint(1, WORKERS * CORES * 3 // 4) if differ else rng.choice([1, 2, 4, 8, 16, 32, 64])
+        limit = float(rng.randint(60, 20_000))
+        arrival = Arrival(f"j{k}", float(k) - waiting, slots, limit, limit, f"user{k % 7}")
+        jobs.append(compiled.job(arrival, requests.of(arrival)))
+    empty = compiled.view(0.0, settings)
+    runs = [
+        RunView(f"r{k}", f"r{k}", "user", 0, {worker.id: worker.capacity}, -1.0, until=float(rng.randint(60, 20_000)))
+        for k, worker in enumerate(empty.workers)
+    ]
+    busy = [replace(worker, free=dict.fromkeys(worker.free, 0), tasks=1) for worker in empty.workers]
+    return replace(empty, workers=busy, jobs=jobs, runs=runs)
+
+
 def near(found: Forecast, whole: Forecast, first: int) -> float:
     """Return the part of the first jobs to start whose wait is within a factor of 2 of the whole run's."""
     ordered = sorted((one.start, job) for job, one in whole.jobs.items() if one.start > 0)[:first]
@@ -84,14 +106,15 @@ def forecasting() -> None:
         "first 100",
         "all",
     )
-    policies: tuple[tuple[str, Policy, dict[str, object]], ...] = (
-        ("easy", Priority(), {"discipline": "easy"}),
-        ("load_based", LoadBased(), {"unit": "core"}),
-        ("delegate", Delegate(), {"max_handed_over": 100}),
+    policies: tuple[tuple[str, Policy, Callable[[int], View]], ...] = (
+        ("easy", Priority(), partial(queue, discipline="easy")),
+        ("load_based", LoadBased(), partial(matched, differ=False, unit="core")),
+        ("all differ", LoadBased(), partial(matched, differ=True, unit="core")),
+        ("delegate", Delegate(), partial(queue, max_handed_over=100)),
     )
-    for name, policy, settings in policies:
+    for name, policy, drawn in policies:
         for waiting in QUEUES:
-            of, made, spent = queue(waiting, **settings), dict[str, Forecast](), list[float]()
+            of, made, spent = drawn(waiting), dict[str, Forecast](), list[float]()
             for which, bounds in (("bounded", Bounds()), ("one pass", Bounds(plans=1)), ("whole", WHOLE)):
                 begin = time.thread_time()
                 made[which] = forecast(of, policy, Lengths(), (), bounds)
