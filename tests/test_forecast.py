@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, band, corrected, forecast, one_pass, score
+from rainbow.forecast.forecast import LATEST, spread, spreads
+from rainbow.forecast.lengths import FEWEST, quantiles
 from rainbow.forecast.room import Use
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, ReservationView, SlotsView
 from rainbow.scheduling.gangs import summed
@@ -285,7 +287,7 @@ def test_bands_grow_with_the_wait_and_with_what_they_cover(scores, one, other, c
     (low, high), (low2, high2) = band(min(one, other), scores, cover), band(max(one, other), scores, cover)
     assert low <= low2
     assert high <= high2
-    within, around = band(one, scores, min(cover, wider)), band(one, scores, max(cover, wider))
+    within, around = quantiles(scores, min(cover, wider)), quantiles(scores, max(cover, wider))
     assert around[0] <= within[0] <= within[1] <= around[1]
 
 
@@ -297,6 +299,29 @@ def test_bands_cover_what_they_say_on_scores_drawn_like_those_before():
         low, high = band(600.0, drawn[k - 300 : k], 0.8)
         inside += low <= 660.0 * exp(drawn[k]) - 60.0 <= high
     assert 0.77 <= inside / 900 <= 0.84
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=250), st.floats(0.5, 0.95))
+def test_spreads_are_quantiles_of_the_last_scores_with_misses_counted(scores, cover):
+    aim = miss = 1 - cover
+    for k, told in enumerate(spreads(scores, cover), start=FEWEST):
+        assert told == quantiles(scores[max(0, k - LATEST) : k], 1 - miss)
+        if k < len(scores):
+            miss = min(max(miss + 0.01 * (aim - (not told[0] <= scores[k] <= told[1])), 0.02), 0.6)
+    assert told == spread(scores, cover)
+
+
+def test_bands_cover_what_they_say_while_the_load_changes():
+    """Scores scatter ever more: bands of fixed quantiles lag behind, these do not."""
+    rng = np.random.default_rng(2)
+    drawn = [float(rng.normal(0.0, 0.5 * 4 ** (k / 2_000))) for k in range(2_000)]
+    fixed = [quantiles(drawn[k - LATEST : k], 0.8) for k in range(LATEST, len(drawn))]
+    own = [*spreads(drawn, 0.8)][LATEST - FEWEST : -1]
+    misses = [
+        abs(0.8 - sum(low <= one <= high for (low, high), one in zip(told, drawn[LATEST:], strict=True)) / len(told))
+        for told in (fixed, own)
+    ]
+    assert misses[1] < 0.01 < misses[0]
 
 
 def test_few_scores_give_a_factor_of_four_and_no_correction():

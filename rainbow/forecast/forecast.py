@@ -2,13 +2,14 @@
 
     ahead      the policy's own plans in virtual time: what they start begins, what runs ends when predicted
     one-pass   what the bounds cut off: each gang at its earliest start, in the policy's order
-    band       where 8 in 10 starts lie, by how the last 100 forecasts of this cluster turned out (conformal)
+    band       where 8 in 10 starts lie, by how the last 100 forecasts here turned out (adaptive conformal)
 
 Nothing new arrives in a forecast. Where later arrivals delay jobs, the scores of those that were delayed say so.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -27,6 +28,8 @@ from rainbow.text import some
 LATEST = 100  # scores that bands and corrections are made of
 SOFTENED = 60.0  # seconds added to both waits of a score: a minute more or less is no error
 NEVER = "its policy does not start it as it is; see why with rainbow job why"
+STEP = 0.01  # by how much of its misses a band becomes wider or narrower with each score
+MISSES = (0.02, 0.6)  # the least and the most that a band is drawn for
 BIASED = 0.1  # a median score from here on corrects what is expected
 
 
@@ -256,14 +259,15 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
 
 
 def _banded(found: Mapping[str, Expected], now: float, scores: Sequence[float]) -> dict[str, Expected]:
-    return {job: _with_band(one, now, scores) for job, one in found.items()}
+    bias, around = bias_of(scores), spread(scores, COVER)
+    return {job: _with_band(one, now, bias, around) for job, one in found.items()}
 
 
-def _with_band(one: Expected, now: float, scores: Sequence[float]) -> Expected:
+def _with_band(one: Expected, now: float, bias: float, around: tuple[float, float]) -> Expected:
     if one.how == "running" or one.start <= now or one.start == inf:
         return replace(one, low=one.start, high=one.start, planned=one.start)
-    wait = corrected(one.start - now, scores)
-    low, high = band(one.start - now, scores, COVER)
+    wait = _after(one.start - now, bias)
+    low, high = (_after(one.start - now, logarithm) for logarithm in around)
     start = now + wait
     end = one.end + start - one.start
     return replace(one, start=start, end=end, low=now + min(low, wait), high=now + max(high, wait), planned=one.start)
@@ -295,8 +299,32 @@ def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float,
     >>> band(600.0, [], 0.8)
     (105.0, 2580.0)
     """
-    low, high = quantiles(scores[-LATEST:], cover)
+    low, high = spread(scores, cover)
     return _after(expected, low), _after(expected, high)
+
+
+def spread(scores: Sequence[float], cover: float) -> tuple[float, float]:
+    """Return between which logarithms the next score is told to lie."""
+    return list(spreads(scores, cover))[-1]
+
+
+def spreads(scores: Sequence[float], cover: float) -> Iterator[tuple[float, float]]:
+    """Yield the same before each score, from where there are enough on, and after the last.
+
+    A miss makes what follows wider, a score inside makes it narrower, so that in the long run as many lie inside as
+    are told to, however the load changes (Gibbs and Candès, "Adaptive conformal inference under distribution shift",
+    2021).
+    """
+    aim = miss = 1 - cover
+    last = sorted(scores[:FEWEST])
+    yield quantiles(last, 1 - miss)
+    for k in range(FEWEST, len(scores)):
+        low, high = quantiles(last, 1 - miss)
+        miss = min(max(miss + STEP * (aim - (not low <= scores[k] <= high)), MISSES[0]), MISSES[1])
+        insort(last, scores[k])
+        if len(last) > LATEST:
+            del last[bisect_left(last, scores[k - LATEST])]
+        yield quantiles(last, 1 - miss)
 
 
 def _after(expected: float, logarithm: float) -> float:

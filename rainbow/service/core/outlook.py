@@ -17,7 +17,7 @@ import numpy as np
 
 from rainbow.forecast import Expected, Forecast, Room, Rooms, eta
 from rainbow.forecast.eta import Rows
-from rainbow.forecast.forecast import SOFTENED, bias_of
+from rainbow.forecast.forecast import SOFTENED, bias_of, spread
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats
 from rainbow.lru_cache import LruCache, Same
@@ -107,19 +107,19 @@ class Outlook:
         self._rows: dict[str, int] = {}
         self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST_LISTS)
         self.followed = -inf  # when what other processes have forecast was read last
+        self._bands = np.zeros((5, 0))  # correction; start and length: low, high, as logarithms
         self._grow(FIRST)
 
     def _grow(self, count: int) -> None:
         self._table = Rooms(count)
         self._at, self._length, self._limit = np.zeros(count), np.full(count, inf), np.zeros(count)
-        self._bands = np.zeros((5, count))  # correction; start and length: low, high, as logarithms
+        self._bands = np.concatenate([self._bands, np.zeros((5, count - self._bands.shape[1]))], axis=1)
         for cluster_id, row in self._rows.items():
             self._enter(row, self._told[cluster_id], self._rooms.get(cluster_id))
 
     def _enter(self, row: int, told: Told, room: Room | None) -> None:
         self._table.put(row, room)
         self._at[row], self._length[row], self._limit[row] = told.at, told.length, told.limit
-        self._bands[:, row] = bias_of(told.scores), *quantiles(told.scores, COVER), *quantiles(told.ratios, COVER)
 
     def put(self, cluster_id: str, told: Told) -> None:
         """Take a new forecast; what was booked before it was made is in it."""
@@ -134,6 +134,8 @@ class Outlook:
                 self._grow(2 * self._table.count)
             else:
                 self._enter(self._rows[cluster_id], told, told.room)
+            of_starts = bias_of(told.scores), *spread(told.scores, COVER)
+            self._bands[:, self._rows[cluster_id]] = *of_starts, *quantiles(told.ratios, COVER)
             for booking in self._booked.pop(cluster_id, ()):
                 if booking.at >= told.at:
                     self._book(booking)

@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
-from rainbow.forecast.forecast import LATEST
-from rainbow.forecast.lengths import COVER, FEWEST, quantiles
+from rainbow.forecast.forecast import spreads
+from rainbow.forecast.lengths import COVER, FEWEST
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
 from rainbow.service.core.outlook import Outlook
@@ -123,15 +123,11 @@ def _summed(scores: list[float]) -> dict[str, Any]:
     """Count how many lie within a factor of 2, and within the bands that those before them would have given."""
     if not scores:
         return {"count": 0, "bias": None, "factor_2": None, "covered": None}
-    inside = [_is_inside(scores[:k], scores[k]) for k in range(FEWEST, len(scores))]
+    told = zip(spreads(scores, COVER), scores[FEWEST:], strict=False)  # the last is of a score to come
+    inside = [low <= score <= high for (low, high), score in told]
     return {
         "count": len(scores),
         "bias": round(median(scores), 4),
         "factor_2": round(sum(abs(one) <= TWICE for one in scores) / len(scores), 4),
         "covered": round(sum(inside) / len(inside), 4) if inside else None,
     }
-
-
-def _is_inside(before: list[float], score: float) -> bool:
-    low, high = quantiles(before[-LATEST:], COVER)
-    return low <= score <= high
