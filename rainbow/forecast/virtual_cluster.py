@@ -64,6 +64,7 @@ class VirtualCluster:
         self.now = view.now
         self.policy = policy
         self._sees_all = traits_of(policy).sees_all
+        self._accounts = policy if isinstance(policy, Accounts) else None
         self.lengths = lengths
         self.memory = view.memory
         self.spans: dict[str, Span] = {}
@@ -274,7 +275,7 @@ class VirtualCluster:
             return
         self._book(run.placement, -1)
         self._past.append(Use(run.placement, run.started, end))
-        if isinstance(self.policy, Accounts) and self.policy.counted_until(self.memory) is not None:
+        if self._accounts is not None and self._accounts.counted_until(self.memory) is not None:
             self._ended.append(Ended(run, end))
         if run.stopping:
             self._wait_again(run)

@@ -112,9 +112,12 @@ class ClusterIndex:
         """Take note of a worker as it is now."""
         before = self.workers.get(worker.id)
         place = self._places.setdefault(worker.id, len(self._places)), worker.id
-        if before is not None:
-            self._count_worker(before, place, -1)
-        self._count_worker(worker, place, 1)
+        stays = before is not None and _is_alike(before, worker)
+        for one, sign in ((before, -1), (worker, 1)):
+            if one is not None and not stays:
+                self._count_worker(one, place, sign)
+            if one is not None and one.state is WorkerState.READY:
+                self._count_free(one, place, sign)
         self.workers[worker.id] = worker
         if before is None or before.state is not worker.state:
             self._everyone = None
@@ -125,14 +128,16 @@ class ClusterIndex:
             return
         self.ready += sign
         _put(self.kinds, worker.kind, place, sign)
+        for kind, amount in worker.capacity.items():
+            self.capacity[kind] += sign * amount
+
+    def _count_free(self, worker: WorkerView, place: Place, sign: int) -> None:
         if not worker.tasks:
             _put(self.idle, worker.kind, place, sign)
         rooms = self.rooms.setdefault(worker.kind, {})
         _put(rooms, tuple(sorted(worker.free.items())), place, sign)
         if not rooms:
             del self.rooms[worker.kind]
-        for kind, amount in worker.capacity.items():
-            self.capacity[kind] += sign * amount
         for kind, amount in worker.free.items():
             self.free[kind] += sign * max(0, amount)
 
@@ -257,6 +262,12 @@ def turn(job: JobView, more: int = 0, came: int = 0) -> Turn:
     `came`: the place among those that run equally many, where it counts when each came to that number.
     """
     return job.running + more, came, -job.priority - asked_priority(job.attributes), job.submitted, job.id
+
+
+def _is_alike(before: WorkerView, worker: WorkerView) -> bool:
+    """Return whether nothing of a worker is different but what is free of it."""
+    same = before.state is worker.state and before.kind == worker.kind
+    return same and before.capacity is worker.capacity
 
 
 def _plain(index: Any) -> Any:

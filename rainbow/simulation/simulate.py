@@ -83,22 +83,18 @@ class Site:
         self.virtual = VirtualCluster(compiled.view(now, settings), self.policy, lengths)
         self.watch = watch
         self.plans = 0
-        self._state: Mapping[str, Scalar] | None = None
 
     def submit(self, job: JobView) -> None:
         """Let a job arrive."""
         self.virtual.submit(job)
-        self._state = None
 
     def advance(self, to: float) -> None:
         """Let time pass, and what ends until then end."""
         self.virtual.advance(to)
-        self._state = None
 
     def plan(self, now: float) -> None:
         """Let the policy plan, if anything waits."""
         self.virtual.now = now
-        self._state = None
         if self.virtual.waiting:
             view = self.virtual.view()
             plan = self.policy.plan(view)
@@ -109,11 +105,6 @@ class Site:
     @property
     def state(self) -> Mapping[str, Scalar]:
         """What selection may know of it; a cluster that states no nodes_free takes jobs that have to wait."""
-        if self._state is None:
-            self._state = self._counted()
-        return self._state
-
-    def _counted(self) -> dict[str, Scalar]:
         census = self.virtual.census
         free = sum(worker.free.get("core", 0) for worker in census.workers.values())
         waiting, running = len(census.jobs), len(census.runs)
@@ -139,6 +130,8 @@ class Simulation:
         self.arrived: dict[str, tuple[Arrival, str, int]] = {}
         self.now = now
         self.unplanned: set[str] = set()  # sites where something has happened since their last plan
+        self._changed = set(self.sites)  # and since their states were taken
+        self._states: dict[str, Mapping[str, Scalar]] = {}
         self._times: list[tuple[float, str]] = []  # when something may happen at a site
         self._next: dict[str, float | None] = {}
 
@@ -165,7 +158,9 @@ class Simulation:
             return self.sites[arrival.cluster]
         if len(self.sites) == 1:
             return next(iter(self.sites.values()))
-        states = {name: self.sites[name].state for name in fitting}
+        self._states.update((name, self.sites[name].state) for name in self._changed)
+        self._changed.clear()
+        states = {name: self._states[name] for name in fitting}
         seed, world = f"{self.seed}:{arrival.id}", self.world
         choice = select(request, [*fitting.values()], states, world.selector, world.options, seed=seed)
         if choice.cluster is None:
@@ -201,6 +196,7 @@ class Simulation:
             self._next[name] = following = site.virtual.next_time()
             if following is not None:
                 heappush(self._times, (following, name))
+        self._changed |= self.unplanned
         self.unplanned.clear()
 
     def outcome(self) -> Outcome:

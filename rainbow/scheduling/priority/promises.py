@@ -110,7 +110,7 @@ def renewed(
     """Return the promises that hold after a run, and those that do not: of (item, its grant, whether it starts)."""
     before, decided = {one.key: one for one in view.promises}, list(decided)
     making = are_made(settings)
-    promises, broken = [], []
+    promises, broken, by = [], [], ""
     for item, grant, starts in decided:
         if starts or (grant is None and not before):
             continue
@@ -124,7 +124,7 @@ def renewed(
             promises.append(replace(old, at=reserved.start, until=reserved.end, booking=reserved.booking))
         elif reserved is not None:
             at, until = reserved.start, reserved.end
-            now, by = view.now, basis(settings)
+            now, by = view.now, by or basis(settings)
             promises.append(Promise(*key_of(item), at, now, at, until, reserved.booking, by, fault))
     return tuple(promises), tuple(broken)
 
