@@ -127,7 +127,7 @@ def create(client: Client, name: str, output: str, **given: Any) -> None:
 
 
 def _warn_of_first(client: Client, made: Mapping[str, Any]) -> None:
-    """Say what the first account changes for everybody, and who of those that have submitted is in none."""
+    """Say what the first account changes, and who of those that have submitted is in none."""
     inside = {one["user"] for one in made["users"]}
     others = sorted({job["requestor"] for job in client.jobs(limit=LOOKED_AT)["jobs"]} - inside)
     named = ", ".join(others[:NAMED]) + (f" and {len(others) - NAMED} more" if len(others) > NAMED else "")

@@ -134,7 +134,8 @@ def read_options(options: Mapping[str, Any]) -> Settings:
     """Return the options read; SelectionError names the priority, the step and the column of the first fault."""
     written = options.get("priorities")
     if written is None:
-        raise SelectionError("constraint needs priorities", pointer="/priorities")
+        hint = ": give what is below `options` of the configuration" if "scheduler" in options else ""
+        raise SelectionError(f"constraint needs priorities in its options{hint}", pointer="/priorities")
     groups = read_groups(options.get("groups"))
     priorities = _read_text(written) if isinstance(written, str) else _read_priorities(written)
     _check_groups(priorities, groups)
