@@ -35,6 +35,24 @@ def test_any_file_anywhere_gives_one_line_and_no_traceback(shell: Shell, content
         assert "set RAINBOW_DEBUG=1 for a traceback and please report it" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "submit -- echo a\udcffb",
+        "submit --job-name a\udcffb -- true",
+        "jobs -u a\udcffb",
+        "job show a\udcffb",
+        "agent --cluster a\udcffb",
+    ],
+)
+def test_a_byte_that_is_no_text_is_named_in_a_line(shell: Shell, words: str) -> None:
+    result = shell(*words.split(), XDG_STATE_HOME=str(shell.folder))
+    assert result.exit_code == Exit.ERROR
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("rainbow: text must be UTF-8, got a byte or half of a character that is not: ")
+    assert r"a\xffb" in last
+
+
 def test_json_faults_say_line_and_column(shell: Shell) -> None:
     result = shell("cluster", "register", shell.file("s.json", '{\n "a": }'), "--name", "elm")
     assert "s.json is not JSON: Expecting value (line 2, column 7)" in result.stderr

@@ -157,6 +157,8 @@ class Calls:
             return self._http.build_request(
                 verb, path, content=sending, params=given or None, headers=headers, timeout=timeout
             )
+        except UnicodeEncodeError as error:
+            raise _no_text(error) from None
         except (httpx.InvalidURL, UnicodeError, TypeError, ValueError) as error:
             raise RequestError(f"cannot be asked for: {error}") from error
 
@@ -212,7 +214,9 @@ def _json(answer: httpx.Response) -> Any:
 
 def _encode(body: Any) -> bytes:
     try:
-        return json.dumps(body, allow_nan=False, default=_document).encode()
+        return json.dumps(body, allow_nan=False, ensure_ascii=False, default=_document).encode()
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from None
     except RecursionError as error:
         raise RequestError("request body is nested too deeply") from error
     except (TypeError, ValueError) as error:
@@ -282,7 +286,17 @@ def path(*parts: str) -> str:
     for part in parts:
         if not isinstance(part, str) or part in ("", ".", ".."):  # they would name another address
             raise RequestError(f"{part!r:.80} is not the name of anything")
-    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    try:
+        return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+    except UnicodeEncodeError as error:
+        raise _no_text(error) from None
+
+
+def _no_text(error: UnicodeEncodeError) -> RequestError:
+    """Name what no request can carry: Python reads bytes that are no UTF-8, of a command line, as half characters."""
+    around = error.object[max(error.start - 20, 0) : error.end + 20]
+    shown = "".join(f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else char for char in around)
+    return RequestError(f"text must be UTF-8, got a byte or half of a character that is not: {shown}")
 
 
 def of_cluster(*parts: str) -> str:

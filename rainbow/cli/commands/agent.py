@@ -292,7 +292,7 @@ def _state_home() -> Path:
 
 def _called(client: Client, cluster: str, executor: str) -> str:
     """Name the folder: one for every server, cluster and executor."""
-    which = sha256("\n".join([client.url, cluster, executor]).encode()).hexdigest()[:8]
+    which = sha256("\n".join([client.url, cluster, executor]).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{re.sub('[^A-Za-z0-9._-]', '_', cluster)[:40]}-{which}"
 
 

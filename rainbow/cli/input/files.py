@@ -57,10 +57,11 @@ def _main(folder: Path) -> Path | None:
 def _cluster(path: Path) -> Cluster:
     main = _main(path) if path.is_dir() else path
     assert main is not None  # noqa: S101
+    document = json_of(main)
     with naming(main):
         from rainbow.graph import read_cluster  # commands that send jobs draw no graph
 
-        cluster = read_cluster(json_of(main), name=path.stem if main is path else path.resolve().name)
+        cluster = read_cluster(document, name=path.stem if main is path else path.resolve().name)
     for file in sorted(path.glob(f"*{SUBSYSTEM}")) if main is not path else []:
         with naming(file):
             cluster = cluster.with_subsystem(_subsystem(file, main), json_of(file))
