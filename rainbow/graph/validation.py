@@ -160,7 +160,7 @@ def attributes(vertex: Vertex) -> Fields:
         raise GraphError("the type of a vertex must not be empty", pointer=f"{at}/type")
     return Fields(
         kind,
-        whole(fields["size"], f"{at}/size", "the size of a vertex") if "size" in fields else 1,
+        _size(fields["size"], f"{at}/size") if "size" in fields else 1,
         text(given(fields, "unit", ""), f"{at}/unit", "the unit of a vertex"),
         _name(vertex),
         _path(fields, f"{at}/paths"),
@@ -168,6 +168,12 @@ def attributes(vertex: Vertex) -> Fields:
         _properties(fields.get("properties"), f"{at}/properties"),
         fields,
     )
+
+
+def _size(size: Any, pointer: str) -> int:
+    if size == 0 and isinstance(size, int) and not isinstance(size, bool):
+        raise GraphError("a vertex of size 0 holds nothing: leave it out (sizes are 1 or more)", pointer=pointer)
+    return whole(size, pointer, "the size of a vertex")
 
 
 def _name(vertex: Vertex) -> str:
