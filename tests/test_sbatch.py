@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rainbow.cli.input.job_options import caller
 from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.batch import index_at, loader, read_array
@@ -223,6 +225,27 @@ def test_a_long_script_is_handed_over_in_pieces_that_the_kernel_takes() -> None:
     words = loader(text, ["job.sh", "a b"])
     assert max(len(word.encode()) for word in words) < 128 * 1024
     assert words[-1] == "a b"
+
+
+def test_local_moments_mind_daylight_saving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        winter = datetime(2027, 3, 27, 12)
+        wanted = {
+            "2027-07-01T08:00": datetime(2027, 7, 1, 6, tzinfo=UTC),
+            "tomorrow 08:00": datetime(2027, 3, 28, 6, tzinfo=UTC),  # the clocks have gone forward
+            "2027-03-28T02:30": datetime(2027, 3, 28, 1, 30, tzinfo=UTC),  # which no clock shows
+            "11:00": datetime(2027, 3, 28, 9, tzinfo=UTC),
+            "now+1day": datetime(2027, 3, 28, 11, tzinfo=UTC),
+        }
+        assert {text: moment(text, winter) for text in wanted} == {
+            text: at.timestamp() for text, at in wanted.items()
+        }
+        assert caller().now.tzinfo is None
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("text", ["never", "25:00", "2030-13-01", "now+1fortnight", "", "12:00 xm", "02/30"])

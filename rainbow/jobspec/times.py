@@ -11,7 +11,8 @@ UNLIMITED, INFINITE                      no limit: 0
 today  tomorrow                                                a day, at midnight if no time is said
 now  now+60  now+1hour  now-2days                              from now; seconds if no unit is said
 
-Times without a date that are over today are tomorrow's. All are in the zone of `now`.
+Times without a date that are over today are tomorrow's. All are in the zone of `now`; if it has none, they are local,
+by the rules of the machine for daylight saving.
 """
 
 from __future__ import annotations

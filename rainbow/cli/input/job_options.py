@@ -57,7 +57,8 @@ def caller() -> Surroundings:
         folder = str(Path.cwd())
     except FileNotFoundError:
         folder = ""
-    return Surroundings(datetime.now().astimezone(), folder, os.environ)
+    # without a zone: one of a fixed offset would be wrong for a time after daylight saving begins or ends
+    return Surroundings(datetime.now(), folder, os.environ)
 
 
 PLAIN = "rainbow.plain_time"

@@ -96,7 +96,7 @@ SPARE = ("End", "NNodes", "User", "JobName")  # at 80 columns the first two are 
 
 
 def _since(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
-    found = None if value is None else moment(value, datetime.now().astimezone())
+    found = None if value is None else moment(value, datetime.now())
     if value is not None and found is None:
         told = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
         raise click.BadParameter(told, param=option)

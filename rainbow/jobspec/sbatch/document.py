@@ -36,7 +36,7 @@ PRIVATE = ("RAINBOW_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_")  # of a caller's
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Who calls: the time there (with its zone), the working directory and the environment."""
+    """Who calls: the time there (with its zone, or local), the working directory and the environment."""
 
     now: datetime
     cwd: str = ""
