@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.cli.input.job_options import caller
+from rainbow.cli.input.job_options import moment as local_time
 from rainbow.errors import JobspecError
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.batch import index_at, loader, read_array
@@ -23,6 +24,7 @@ from tests.conftest import examples
 
 ROOT = Path(__file__).parents[1]
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
+NOBODY: Any = None
 CALLER = Surroundings(NOW, "/home/ann", {"HOME": "/home/ann", "RAINBOW_TOKEN": "rbt_secret", "A": "1"})
 CASES = yaml.load((ROOT / "tests" / "cases" / "sbatch.yaml").read_text(), yaml.CSafeLoader)
 
@@ -243,6 +245,15 @@ def test_local_moments_mind_daylight_saving(monkeypatch: pytest.MonkeyPatch) -> 
             text: at.timestamp() for text, at in wanted.items()
         }
         assert caller().now.tzinfo is None
+        options = {
+            text: local_time(NOBODY, NOBODY, text)
+            for text in ("2027-07-01T08:00", "2027-07-01T08:00:60Z", "2027-03-27")
+        }
+        assert [*options.values()] == [
+            "2027-07-01T08:00:00+02:00",
+            "2027-07-01T08:00:60Z",
+            "2027-03-27T00:00:00+01:00",
+        ]
     finally:
         monkeypatch.undo()
         time.tzset()

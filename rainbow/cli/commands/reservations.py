@@ -15,6 +15,8 @@ from rainbow.cli.output import printer
 from rainbow.cli.session import login, with_secret, with_tokens
 from rainbow.client import Client
 
+START = "Start time, as 2030-01-31T12:00:00Z, or local without Z."
+
 
 @click.group()
 def reserve() -> None:
@@ -30,7 +32,11 @@ def reserve() -> None:
 @click.option("-N", "-n", "--nodes", type=click.IntRange(1), help="Nodes.")
 @click.option("-c", "--cores", type=click.IntRange(1), help="Cores per node.")
 @click.option("-g", "--gpus", type=click.IntRange(1), help="GPUs per node.")
-@click.option("--start", callback=moment, help="Start time, as 2030-01-31T12:00:00Z. Default: as early as possible.")
+@click.option(
+    "--start",
+    callback=moment,
+    help=f"{START} Default: as early as possible.",
+)
 @click.option("--end", callback=moment, help="End time; alternative to --duration.")
 @click.option(
     "-t",
@@ -88,7 +94,7 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
 @reserve.command()
 @click.argument("workers")
 @click.option("--cluster", required=True)
-@click.option("--start", callback=moment, help="Start time, as 2030-01-31T12:00:00Z. Default: now.")
+@click.option("--start", callback=moment, help=f"{START} Default: now.")
 @click.option("--end", callback=moment, help="End time; alternative to --duration.")
 @click.option(
     "-t",

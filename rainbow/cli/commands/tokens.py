@@ -33,7 +33,7 @@ def token() -> None:
 @click.option(
     "--account", "accounts", multiple=True, help="Account that may pay. Repeatable. Default: any of the requestor."
 )
-@click.option("--expires", callback=moment, help="Expiry time, as 2030-01-31T12:00:00Z.")
+@click.option("--expires", callback=moment, help="Expiry time, as 2030-01-31T12:00:00Z, or local without Z.")
 @click.option("--name", help="Description of the token.")
 @click.option("--monitor", is_flag=True, help="Token that only reads /metrics; needs the admin token.")
 @printer.output_option

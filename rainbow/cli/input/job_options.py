@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -42,13 +42,20 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
 
 
 def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """Check that an option's value is a time."""
+    """Return an option's value as a time with its zone: without one it is local, as all times are shown."""
+    if value is None:
+        return None
     try:
-        if value is not None:
-            time_of(value)
-    except (ValueError, OverflowError):
+        time_of(value)
+        return datetime.fromisoformat(value).astimezone().isoformat() if _is_without_zone(value) else value
+    except (ValueError, OverflowError, OSError):
         raise click.BadParameter(f"invalid time {value!r:.100}: expected one such as 2030-01-31T12:00:00Z") from None
-    return value
+
+
+def _is_without_zone(text: str) -> bool:
+    with suppress(ValueError):  # a leap second, which has a zone
+        return datetime.fromisoformat(text.upper()).tzinfo is None
+    return False
 
 
 def caller() -> Surroundings:
