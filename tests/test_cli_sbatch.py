@@ -102,6 +102,7 @@ def test_jobs_wait_for_each_other_by_short_ids(shell: Shell) -> None:
     assert shell.json("job", "show", second[:20])["wait"]["reason"] == "dependency"
     assert shell.json("job", "why", first)["wait"]["reason"] == "suspended"
     assert "several jobs begin with" in shell("job", "show", first[:5]).stderr
+    assert "give at least 4 digits of an id" in shell("job", "show", first[:3]).stderr
     assert shell.code("job", "show", "ffff") is Exit.NOT_FOUND
     shell("job", "resume", first[:14])
     assert shell("job", "wait", second).exit_code == Exit.OK

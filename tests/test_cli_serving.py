@@ -50,6 +50,12 @@ def test_serve_on_a_taken_address_says_so_in_a_line(shell: Shell, monkeypatch: p
     assert not (shell.folder / "x.db").exists()
 
 
+def test_serve_on_an_address_of_another_machine_says_which_option(shell: Shell) -> None:
+    result = shell("serve", "--host", "192.0.2.1", "--port", str(free_port()))  # of no machine: RFC 5737
+    assert result.exit_code == Exit.ERROR
+    assert "; use --host with an address of ours" in result.stderr
+
+
 def test_serve_names_a_database_that_it_cannot_make(shell: Shell) -> None:
     shell.file("plain", "no directory")
     result = shell("serve", "--port", str(free_port()), "--database", f"sqlite:///{shell.folder}/plain/x.db")

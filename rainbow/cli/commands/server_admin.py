@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from errno import EACCES, EADDRINUSE
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -276,9 +277,12 @@ def _check_address(host: str, port: int) -> None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server itself does
             one.bind((host, port))
     except OSError as fault:
-        raise RainbowError(
-            f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
-        ) from fault
+        todo = (
+            "--port to choose another port"
+            if fault.errno in (EADDRINUSE, EACCES)
+            else "--host with an address of ours"
+        )
+        raise RainbowError(f"cannot listen on {host}:{port}: {fault.strerror}; use {todo}") from fault
 
 
 # ── the configuration file ──

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WHOLE_ID = 24  # hexadecimal digits
 NEAR = 100  # jobs looked at for a short id
-_DIGITS = re.compile("[0-9a-f]{4,}")
+_DIGITS, _FEW_DIGITS = re.compile("[0-9a-f]{4,}"), re.compile("[0-9a-f]{1,3}")
 ENDING = "canceled"  # the reason while a job's last tasks are still to be ended
 WITHDRAWING = "withdrawing"  # the reason while a site is asked to give a job back
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
@@ -78,6 +78,8 @@ def whole_id(service: Service, who: Caller, text: str) -> str:
     A text that is no beginning of an id is returned as it is: the lookup of the job says what is wrong.
     """
     if len(text) >= WHOLE_ID or not _DIGITS.fullmatch(text):
+        if _FEW_DIGITS.fullmatch(text):
+            raise NotFound(f"job {text} not found; give at least 4 digits of an id")
         return text
     with service.store.read() as connection:
         near = jobs.beginning_with(connection, text, NEAR)
