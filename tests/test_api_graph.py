@@ -153,9 +153,12 @@ def test_delta_is_applied_whole_or_not_at_all(oak: Cluster, changes: list[Any]) 
 
 
 GROWTH = st.builds(
-    lambda new, under: [{"op": "add", "nodes": {new: {"metadata": {"type": "core"}}}, "edges": [_edge(under, new)]}],
-    st.sampled_from(["a", "b", "x1", "x2", "x3", "x4"]),
-    st.sampled_from(["n0", "n1", "x1"]),
+    lambda new, kind, under: [{"op": "add", "nodes": {new: {"metadata": kind}}, "edges": [_edge(under, new)]}],
+    st.sampled_from(["a", "n00", "x1", "x2", "x10", "x4"]),
+    st.sampled_from(
+        [{"type": "core"}, {"type": "node"}, {"type": "node", "name": "n1"}, {"type": "node", "count": 3}]
+    ),
+    st.sampled_from(["n0", "n1", "c0", "c0", "x1"]),
 )
 
 
@@ -184,7 +187,7 @@ def test_changes_kept_beside_a_document_make_what_it_is(
 
 def _is_compiled_of(service: Service, model: Any) -> None:
     compiled, whole = service.catalogue["oak"].cluster, read_cluster(model)
-    assert (root_of(compiled), dict(compiled.workers)) == (root_of(whole), dict(whole.workers))
+    assert (root_of(compiled), [*compiled.workers.items()]) == (root_of(whole), [*whole.workers.items()])
 
 
 def test_growth_of_a_graph_that_was_read_reads_it_no_more(oak: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from alembic.script import ScriptDirectory
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.state_machine import JobState, Task
-from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks
+from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks, workers
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.engine import cause_of, configuration, newest, open_engine
@@ -29,10 +30,14 @@ __all__ = ["store"]  # fixtures
 
 def test_migrations_on_an_empty_database_give_the_schema(store: Store) -> None:
     with store.read() as connection:
-        found = compare_metadata(MigrationContext.configure(connection), metadata)
-        if store.many_processes:  # the indexes of pages have an order of their own there
-            found = [one for one in found if not one[1].name.startswith("ix_pages_")]
-        assert found == []
+        assert _differences(store, connection) == []
+
+
+def _differences(store: Store, connection: sa.Connection) -> list[Any]:
+    found = compare_metadata(MigrationContext.configure(connection), metadata)
+    if store.many_processes:  # the indexes of pages have an order of their own there
+        found = [one for one in found if not one[1].name.startswith("ix_pages_")]
+    return found
 
 
 def test_open_store_a_second_time_keeps_what_is_there(store: Store) -> None:
@@ -248,6 +253,45 @@ def test_store_of_the_first_version_keeps_its_credentials(tmp_path: Path) -> Non
         [found] = credentials.some(connection, credentials.valid(connection, ["h"], 2.0))
         assert (found.clusters, found.kind) == (("c1",), "token")
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    store.close()
+
+
+OF_0024 = [
+    *FIRST_VERSION[:1],
+    "INSERT INTO clusters (id, name, document, delta, levels, worker_type, revision, clock, policy, settings, memory,"
+    """ created_at) VALUES ('c2', 'elm', '{"graph": {"nodes": {"c": {}}, "edges": []}}',"""
+    """ '[{"op": "resize", "vertex": "c", "size": 2}]', 'any', 'node', 7, 0, 'load_based', '{}', '{}', 1.0)""",
+    "INSERT INTO subsystems VALUES ('c2', 'io', '{}')",
+    "INSERT INTO workers (cluster_id, name, state, since) VALUES ('c2', 'n0', 'READY', 1.0)",
+]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_store_of_before_keeps_graphs_changes_and_all_that_refers_to_clusters(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        database = f"sqlite:///{tmp_path / 'old.db'}"
+    else:
+        database = request.getfixturevalue("postgres_server").new_empty_database()
+    engine = open_engine(database)
+    with engine.begin() as connection:
+        command.upgrade(configuration(connection), "0024")
+        for statement in OF_0024:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    store = open_store(database)
+    with store.write() as connection:
+        assert clusters.document(connection, "c1") == {}
+        graph = {"nodes": {"c": {"metadata": {"size": 2}}}, "edges": []}
+        assert clusters.document(connection, "c2") == {"graph": graph}
+        clusters.add_delta(connection, "c2", [{"op": "resize", "vertex": "c", "size": 3}])
+        assert clusters.document(connection, "c2")["graph"]["nodes"]["c"]["metadata"]["size"] == 3
+        assert clusters.graphs_of(connection, "c2") == {"io": {}}
+        assert [*workers.of_cluster(connection, "c2")] == ["n0"]
+        assert _differences(store, connection) == []
+        clusters.remove(connection, "c2")
+        assert workers.of_cluster(connection, "c2") == {}  # keys hold again
     store.close()
 
 

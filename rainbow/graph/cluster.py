@@ -21,8 +21,10 @@ subsystem, are ignored.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import GraphError
@@ -138,11 +140,38 @@ class Cluster:
 
         A worker is called by its vertex's name where no other worker has it, else by its path, else by its id.
         """
-        kinds = [fields.type for fields in self.outline.fields]
-        entries = [entry for entry, kind in enumerate(kinds) if kind == self.worker_type] or [0]
-        found = [copy for entry in entries for copy in self.outline.copies(entry)]
-        found.sort(key=lambda copy: (natural(copy.path), natural(copy.id)))
-        return dict(zip(unique_names(found), (copy.id for copy in found), strict=True))
+        return self._called[1]
+
+    @cached_property
+    def _called(self) -> tuple[bool, Mapping[str, str]]:
+        """Whether each worker is called by its vertex's name, and the workers."""
+        entries = self._entries_of_workers(0)
+        found = sorted((copy for entry in entries or [0] for copy in self.outline.copies(entry)), key=_place)
+        names = unique_names(found)
+        named = bool(entries) and names == [copy.name for copy in found]
+        return named, dict(zip(names, (copy.id for copy in found), strict=True))
+
+    def _entries_of_workers(self, first: int) -> list[int]:
+        kinds = (fields.type for fields in self.outline.fields[first:])
+        return [entry for entry, kind in enumerate(kinds, first) if kind == self.worker_type]
+
+    def with_more(self, outline: Outline) -> Cluster:
+        """Return the cluster of an outline that continues its own; workers that are known need not be found again."""
+        made = replace(self, outline=outline)
+        if "_called" not in vars(self):
+            return made
+        entries = made._entries_of_workers(len(self.outline.ids))
+        more = [copy for entry in entries for copy in outline.copies(entry)]
+        by_name, known = self._called
+        if not more or (by_name and _are_new([copy.name for copy in more], known)):
+            vars(made)["_called"] = by_name, _with_more(known, more, outline)
+            vars(made)["more_workers"] = [copy.name for copy in more]
+        return made
+
+    @cached_property
+    def more_workers(self) -> Sequence[str] | None:
+        """The new ones of a cluster that came `with_more`; None of others, or if all may be called otherwise now."""
+        return None
 
     @cached_property
     def nodepools(self) -> Mapping[str, str]:
@@ -187,6 +216,27 @@ class Cluster:
     @cached_property
     def _children(self) -> Mapping[str, list[str]]:
         return {vertex: sorted(self.graph.successors(vertex), key=self.order) for vertex in self.graph}
+
+
+def _place(copy: Copy) -> tuple[Any, ...]:
+    return (natural(copy.path), natural(copy.id))
+
+
+def _are_new(names: Sequence[str], known: Mapping[str, str]) -> bool:
+    """Return whether each name is one of a single vertex."""
+    return all(names) and len(set(names)) == len(names) and not known.keys() & names
+
+
+def _with_more(known: Mapping[str, str], more: Sequence[Copy], outline: Outline) -> Mapping[str, str]:
+    """Return {name: vertex} with more put in where they belong."""
+    made, vertices = dict(known), [*known.values()]
+    for copy in more:
+        at = bisect_right(vertices, _place(copy), key=lambda vertex: _place(outline.find(vertex)))
+        behind = [*islice(made, at, None)]
+        made[copy.name] = copy.id
+        made |= {name: made.pop(name) for name in behind}
+        vertices.insert(at, copy.id)
+    return made
 
 
 def _nodepool(fields: Fields) -> str:

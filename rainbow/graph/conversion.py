@@ -10,7 +10,6 @@ each copy's own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import GraphError, InputError
@@ -136,7 +135,7 @@ def read_more(before: Cluster, changes: Any, vertices: int, edges: int, limits: 
         outline = _grown(old, read_document({"graph": {"nodes": nodes, "edges": tied}}, limits), limits)
     except InputError:  # who reads the whole document tells of it
         return None
-    return replace(before, outline=outline) if outline else None
+    return before.with_more(outline) if outline else None
 
 
 def _grown(old: Outline, more: Document, limits: Limits) -> Outline | None:

@@ -33,13 +33,13 @@ def apply_delta(document: Any, changes: Any) -> dict[str, Any]:
     graph = document["graph"]
     nodes, edges = _nodes(graph["nodes"]), list(graph.get("edges") or [])
     for k, change in enumerate(changes):
-        nodes, edges = _apply(nodes, edges, change, f"/changes/{k}")
+        edges = _apply(nodes, edges, change, f"/changes/{k}")
     return {**document, "graph": {**graph, "nodes": _as_before(graph["nodes"], nodes), "edges": edges}}
 
 
 def _nodes(given: Any) -> Nodes:
     if isinstance(given, Mapping):
-        return {str(key): node for key, node in given.items()}
+        return dict(given) if set(map(type, given)) <= {str} else {str(key): node for key, node in given.items()}
     return {str(node["id"]): node for node in given}
 
 
@@ -48,7 +48,8 @@ def _as_before(given: Any, nodes: Nodes) -> Any:
     return nodes if isinstance(given, Mapping) else [{"id": key, **node} for key, node in nodes.items()]
 
 
-def _apply(nodes: Nodes, edges: Edges, change: Any, at: str) -> tuple[Nodes, Edges]:
+def _apply(nodes: Nodes, edges: Edges, change: Any, at: str) -> Edges:
+    """Apply a change to the nodes, which are the caller's own; return the edges after it."""
     if not isinstance(change, Mapping) or change.get("op") not in ("add", "remove", "set", "resize"):
         raise GraphError("each change needs an op: add, remove, set or resize", pointer=f"{at}/op")
     if change["op"] == "add":
@@ -62,10 +63,11 @@ def _apply(nodes: Nodes, edges: Edges, change: Any, at: str) -> tuple[Nodes, Edg
     if key not in change:
         raise GraphError(f"{key} is missing", pointer=f"{at}/{key}")
     metadata = {**(nodes[vertex].get("metadata") or {}), key: change[key]}
-    return {**nodes, vertex: {**nodes[vertex], "metadata": metadata}}, edges
+    nodes[vertex] = {**nodes[vertex], "metadata": metadata}
+    return edges
 
 
-def _add(nodes: Nodes, edges: Edges, change: Mapping[str, Any], at: str) -> tuple[Nodes, Edges]:
+def _add(nodes: Nodes, edges: Edges, change: Mapping[str, Any], at: str) -> Edges:
     new, tied = change.get("nodes", {}), change.get("edges", [])
     if not isinstance(new, Mapping) or not all(isinstance(node, Mapping) for node in new.values()):
         raise GraphError("nodes is a mapping of ids to vertices", pointer=f"{at}/nodes")
@@ -74,7 +76,9 @@ def _add(nodes: Nodes, edges: Edges, change: Mapping[str, Any], at: str) -> tupl
     for key in new:
         if key in nodes:
             raise GraphError(f"vertex {str(key)[:100]} already exists", pointer=f"{at}/nodes")
-    return {**nodes, **{str(key): dict(node) for key, node in new.items()}}, [*edges, *map(dict, tied)]
+    nodes.update((str(key), dict(node)) for key, node in new.items())
+    edges.extend(map(dict, tied))
+    return edges
 
 
 def contained(edges: Iterable[Mapping[str, Any]], vertices: Iterable[str]) -> set[str]:
@@ -92,10 +96,19 @@ def contained(edges: Iterable[Mapping[str, Any]], vertices: Iterable[str]) -> se
     return found
 
 
-def _remove(nodes: Nodes, edges: Edges, vertex: str) -> tuple[Nodes, Edges]:
+def _remove(nodes: Nodes, edges: Edges, vertex: str) -> Edges:
     gone = contained(edges, [vertex])
-    kept = [edge for edge in edges if str(edge.get("source")) not in gone and str(edge.get("target")) not in gone]
-    return {key: node for key, node in nodes.items() if key not in gone}, kept
+    for one in gone:
+        nodes.pop(one, None)
+    return [edge for edge in edges if str(edge.get("source")) not in gone and str(edge.get("target")) not in gone]
+
+
+def size_of(changes: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many vertices and edges changes name."""
+    return sum(
+        len(change.get("nodes", ())) + len(change.get("edges", ())) if change["op"] == "add" else 1
+        for change in changes
+    )
 
 
 MOST = 200  # vertices that are not as they were; of more the whole graph is sooner read than changes are applied

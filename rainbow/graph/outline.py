@@ -134,6 +134,7 @@ class Outline:
             grown.numbers[one.type] = grown.numbers.get(one.type, 0) + many[entry]
             children.setdefault(parent, []).append(entry)
         grown.sizes = dict(sorted(sizes.items()))
+        grown.is_listed = self.is_listed and not any(counts)
         grown.below = [*self.below, *([] for _ in ids)]
         for parent, more in children.items():
             grown.below[parent] = grown._with_more_below(parent, more)
@@ -142,7 +143,7 @@ class Outline:
     def _with_more_below(self, parent: int, more: list[int]) -> Sequence[Run]:
         """Return what an entry contains with more children put in where they belong in natural order."""
         above, old = next(self.copies(parent)), self.below[parent]
-        if not old or any(self.counts[one[0]] for one in old) or any(self.counts[child] for child in more):
+        if not old or (not self.is_listed and any(self.counts[one] for one in (*more, *(run[0] for run in old)))):
             return self._in_order([*sorted({one[0] for one in old}), *more], above)
         runs = list(old)
         for child in more:
@@ -182,6 +183,15 @@ class Outline:
                 yield copy
             else:
                 stack.append(self.copies_in(chain[len(stack)], copy))
+
+    def find(self, vertex: str) -> Copy:
+        """Return the vertex of this id; KeyError if there is none."""
+        read = ((stem, numbers) for stem, numbers in numbered(vertex) if stem in self.places)
+        stem, numbers = (vertex, list[int]()) if vertex in self.places else next(read, ("", []))
+        left, copy = iter(numbers), Copy("", "", "", "", "")
+        for entry in self.chain(self.places[stem]):
+            copy = self.copy(entry, copy, next(left) if self.counts[entry] else None)
+        return copy
 
     def copies_in(self, entry: int, parent: Copy) -> Iterator[Copy]:
         """Yield the copies of an entry in one copy of its parent."""

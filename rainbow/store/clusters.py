@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.graph.delta import apply_delta
+from rainbow.graph.delta import apply_delta, size_of
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
-from rainbow.store.schema import clusters, events, subsystems, summaries
+from rainbow.store.schema import clusters, deltas, documents, events, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
 
@@ -50,7 +50,8 @@ _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("want
 
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
     """Store a new cluster with its graph."""
-    connection.execute(clusters.insert().values(**asdict(record), document=document))
+    connection.execute(clusters.insert().values(**asdict(record)))
+    connection.execute(documents.insert().values(cluster_id=record.id, document=document))
 
 
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
@@ -137,22 +138,35 @@ def remove(connection: sa.Connection, cluster_id: str) -> None:
 
 def document(connection: sa.Connection, cluster_id: str) -> Any:
     """Return the cluster's graph as it was given, with the changes that are kept beside it."""
-    query = sa.select(clusters.c.document, clusters.c.delta).where(clusters.c.id == cluster_id)
-    row = connection.execute(query).one()
-    return apply_delta(row.document, row.delta) if row.delta else row.document
+    query = sa.select(documents.c.document).where(documents.c.cluster_id == cluster_id)
+    found, changes = connection.execute(query).scalar_one(), changes_beside(connection, cluster_id)
+    return apply_delta(found, changes) if changes else found
+
+
+def changes_beside(connection: sa.Connection, cluster_id: str, since: int = 0) -> list[Any]:
+    """Return the changes of the cluster's graph that are kept beside it, those that came after a revision."""
+    query = sa.select(deltas.c.changes).where(deltas.c.cluster_id == cluster_id, deltas.c.revision > since)
+    found = connection.execute(query.order_by(deltas.c.revision)).scalars()
+    return [change for changes in found for change in changes]
+
+
+def size_beside(connection: sa.Connection, cluster_id: str) -> int:
+    """Return how many vertices and edges are named beside the cluster's graph."""
+    return size_of(changes_beside(connection, cluster_id))
 
 
 def replace_document(connection: sa.Connection, cluster_id: str, document: Any) -> int:
     """Store another graph for the cluster and return the new revision."""
-    _change(connection, cluster_id, document=document, delta=[])
+    connection.execute(documents.update().where(documents.c.cluster_id == cluster_id).values(document=document))
+    connection.execute(deltas.delete().where(deltas.c.cluster_id == cluster_id))
     return new_revision(connection, cluster_id)
 
 
 def add_delta(connection: sa.Connection, cluster_id: str, changes: Sequence[Any]) -> int:
     """Store changes beside the cluster's graph, behind those that are there, and return the new revision."""
-    known = connection.execute(sa.select(clusters.c.delta).where(clusters.c.id == cluster_id)).scalar_one()
-    _change(connection, cluster_id, delta=[*known, *changes])
-    return new_revision(connection, cluster_id)
+    revision = new_revision(connection, cluster_id)
+    connection.execute(deltas.insert().values(cluster_id=cluster_id, revision=revision, changes=list(changes)))
+    return revision
 
 
 def new_revision(connection: sa.Connection, cluster_id: str) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -351,12 +351,15 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def upgrade(engine: sa.Engine) -> None:
     """Run every migration the database has not had; all of them or, after an error, none."""
     with engine.begin() as connection:
-        if _revision(connection) != newest():
-            from alembic import command  # a server of a store that is up to date starts without it
+        if _revision(connection) == newest():
+            return
+    from alembic import command  # a server of a store that is up to date starts without it
 
-            if engine.dialect.name == "postgresql":  # a migration that computes on a slow machine is not hung
-                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            command.upgrade(configuration(connection), "head")
+    on_sqlite = engine.dialect.name == "sqlite"
+    with sqlite.without_keys(engine) if on_sqlite else nullcontext(), engine.begin() as connection:
+        if not on_sqlite:  # a migration that computes on a slow machine is not hung
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        command.upgrade(configuration(connection), "head")
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -1,6 +1,7 @@
 """The tables: all that must survive a restart.
 
-    clusters ─┬─ subsystems      graphs as they were given
+    clusters ─┬─ documents, deltas     graphs as they were given; changes of them since
+              ├─ subsystems      those of subsystems
               ├─ summaries       what clusters are in short, so that a start need not read their graphs
               ├─ states          the flat state of selection, and when it was reported
               ├─ workers         the workers' states
@@ -158,13 +159,16 @@ def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[
     return sa.Column("cluster_id", ID, cluster, nullable=False, primary_key=primary_key, index=index)
 
 
+def _by_cluster(name: str, *columns: Any) -> sa.Table:
+    """Return a table whose rows are of a cluster, and go with it."""
+    return sa.Table(name, metadata, _cluster_id(primary_key=True), *columns)
+
+
 clusters = sa.Table(
     "clusters",
     metadata,
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
-    sa.Column("document", JSON, nullable=False),
-    sa.Column("delta", JSON, nullable=False, server_default="[]"),  # changes of the document since it was stored
     sa.Column("draining_at", TIME),
     sa.Column("levels", WORD, nullable=False),
     sa.Column("worker_type", NAME, nullable=False),
@@ -182,36 +186,37 @@ clusters = sa.Table(
     sa.Column("noted", sa.BigInteger, nullable=False, server_default="0", index=True),  # see clusters.note
 )
 
-subsystems = sa.Table(
+# in rows of their own: SQLite writes a row as a whole, and reads past what is long in it
+documents = _by_cluster("documents", sa.Column("document", JSON, nullable=False))
+
+deltas = _by_cluster(
+    "deltas",
+    sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),  # of the graphs after them
+    sa.Column("changes", JSON, nullable=False),
+)
+
+subsystems = _by_cluster(
     "subsystems",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("name", NAME, primary_key=True),
     sa.Column("document", JSON, nullable=False),
 )
 
-summaries = sa.Table(
+summaries = _by_cluster(
     "summaries",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("revision", sa.Integer, nullable=False),  # of the graphs it was made from
     sa.Column("layout", sa.Integer, nullable=False),  # FORMAT of matching/equivalence/subtree_classes.py
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
-states = sa.Table(
+states = _by_cluster(
     "states",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("values", JSON, nullable=False),
     sa.Column("reported_at", TIME, nullable=False),
     sa.Column("reported_clock", sa.BigInteger, nullable=False),
 )
 
-workers = sa.Table(
+workers = _by_cluster(
     "workers",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("name", TEXT, primary_key=True),
     sa.Column("state", WORD, nullable=False),
     sa.Column("since", TIME, nullable=False),
@@ -234,10 +239,8 @@ changes = sa.Table(
     sa.Column("after", JSON),
 )
 
-agents = sa.Table(
+agents = _by_cluster(
     "agents",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("name", TEXT, primary_key=True),
     sa.Column("seen_at", TIME, nullable=False),
     sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
@@ -411,10 +414,8 @@ lengths = sa.Table(
     sa.UniqueConstraint("key", "cluster_id"),
 )
 
-forecasts = sa.Table(
+forecasts = _by_cluster(
     "forecasts",
-    metadata,
-    _cluster_id(primary_key=True),
     sa.Column("at", TIME, nullable=False, server_default="0"),
     sa.Column("content", JSON),  # the room, and what else other processes are to know
     sa.Column("scores", sa.LargeBinary, nullable=False),  # the last 300, as float32

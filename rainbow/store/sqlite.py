@@ -7,7 +7,8 @@ Jobspecs, environments and outputs are in it, so it is made for its owner alone.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def _set_up(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself: _begin does
     for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+@contextmanager
+def without_keys(engine: sa.Engine) -> Iterator[None]:
+    """Let tables be made again: where foreign keys hold, a table that goes takes with it all that refers to it."""
+
+    def switch(connection: Any, *_: Any) -> None:
+        connection.execute("PRAGMA foreign_keys=OFF")
+
+    sa.event.listen(engine, "checkout", switch)
+    try:
+        yield
+    finally:
+        sa.event.remove(engine, "checkout", switch)
+        engine.dispose()
 
 
 def shrink(connection: sa.Connection) -> None:

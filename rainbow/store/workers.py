@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,10 +190,14 @@ def keep_only(connection: sa.Connection, cluster_id: str, names: Collection[str]
     known = set(connection.execute(sa.select(workers.c.name).where(workers.c.cluster_id == cluster_id)).scalars())
     for name in known - set(names):
         connection.execute(_delete(cluster_id, name))
-    new = [name for name in names if name not in known]
-    if new:
+    add(connection, cluster_id, [name for name in names if name not in known], now)
+
+
+def add(connection: sa.Connection, cluster_id: str, names: Sequence[str], now: float) -> None:
+    """Add workers, as NEW."""
+    if names:
         row = {"cluster_id": cluster_id, "state": WorkerState.NEW, "since": now}
-        connection.execute(workers.insert(), [{**row, "name": name} for name in new])
+        connection.execute(workers.insert(), [{**row, "name": name} for name in names])
 
 
 def move(connection: sa.Connection, cluster_id: str, names: Collection[str], to: WorkerState, now: float) -> None:

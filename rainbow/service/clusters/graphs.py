@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from rainbow.errors import Conflict, GraphError, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
 from rainbow.graph.conversion import read_grown, read_more
-from rainbow.graph.delta import apply_delta
+from rainbow.graph.delta import apply_delta, size_of
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
@@ -72,7 +72,9 @@ def put_graph(
     """
 
     def change() -> dict[str, Any]:
-        return _replace(service, _found(service, who, name, expected), document, drain)
+        record = _found(service, who, name, expected)
+        keep = partial(clusters.replace_document, document=document)
+        return _put(service, record, _compiled(service, record, document), drain, keep)
 
     return _as_often_as_needed(change)
 
@@ -88,14 +90,24 @@ def patch_graph(
         if grown := _grow(service, _found(service, who, name, expected), body["changes"], drain):
             return grown
         record, document = _read(service, who, name, expected)
-        if not _is_jgf(document):
-            document = write_jgf(service.entry(record).cluster)
-        changed = apply_delta(document, body["changes"])
-        told = _replace(service, record, changed, drain, _grown(service, record, changed, body["changes"]))
-        _note_size(service, record, changed, told["revision"])
-        return told
+        return _change(service, record, document, body["changes"], drain)
 
     return _as_often_as_needed(change)
+
+
+def _change(service: Service, record: ClusterRecord, document: Any, changes: Any, drain: bool) -> dict[str, Any]:
+    """Read a graph as it is after changes; they are stored beside its document, until these are many."""
+    is_kept = _is_jgf(document)
+    changed = apply_delta(document if is_kept else write_jgf(service.entry(record).cluster), changes)
+    with service.store.read() as connection:
+        beside = clusters.size_beside(connection, record.id) + size_of(changes)
+    keep = partial(clusters.add_delta, changes=changes)
+    if not is_kept or beside > MOST_BESIDE:
+        keep, beside = partial(clusters.replace_document, document=changed), 0
+    cluster = _grown(service, record, changed, changes) or _compiled(service, record, changed)
+    told = _put(service, record, cluster, drain, keep)
+    _note_size(service, record, changed, told["revision"], beside)
+    return told
 
 
 def _grow(service: Service, record: ClusterRecord, changes: Any, drain: bool) -> dict[str, Any] | None:
@@ -117,13 +129,14 @@ def _grow(service: Service, record: ClusterRecord, changes: Any, drain: bool) ->
     return None
 
 
-def _note_size(service: Service, record: ClusterRecord, document: Any, revision: int) -> None:
+def _note_size(service: Service, record: ClusterRecord, document: Any, revision: int, beside: int) -> None:
     """Note how much a document holds if all its vertices are those of its cluster."""
     graph, entry = document["graph"], service.catalogue.get(record.name)
     if entry is None or (entry.id, entry.revision) != (record.id, revision) or graph.get("directed") is False:
         return
     if len(graph["nodes"]) == len(entry.cluster.outline.ids):
-        service.state(GraphSizes)[record.id] = GraphSize(revision, len(graph["nodes"]), len(graph["edges"]))
+        size = GraphSize(revision, len(graph["nodes"]), len(graph["edges"]), beside)
+        service.state(GraphSizes)[record.id] = size
 
 
 def _grown(service: Service, record: ClusterRecord, document: Any, changes: Any) -> Cluster | None:
@@ -177,14 +190,6 @@ def _compiled(service: Service, record: ClusterRecord, document: Any) -> Cluster
     return cluster
 
 
-def _replace(
-    service: Service, record: ClusterRecord, document: Any, drain: bool, grown: Cluster | None = None
-) -> dict[str, Any]:
-    """Store a graph and what it means; `grown`: that, where it need not be read."""
-    cluster = grown or _compiled(service, record, document)
-    return _put(service, record, cluster, drain, partial(clusters.replace_document, document=document))
-
-
 def _put(
     service: Service,
     record: ClusterRecord,
@@ -194,14 +199,17 @@ def _put(
 ) -> dict[str, Any]:
     """Let a cluster have another graph, that `keep` stores: it returns the revision."""
     cluster = prepare(check_size(service, cluster), service.settings.backend)
-    names = list(cluster.workers)
+    more = cluster.more_workers
     with service.changing:
         with service.store.write() as connection:
             now = _check_unchanged(connection, record)
-            _leave(connection, record, cluster, drain, service.clock())
+            if more is None:
+                _leave(connection, record, cluster, drain, service.clock())
+                workers.keep_only(connection, record.id, [*cluster.workers], service.clock())
+            else:
+                workers.add(connection, record.id, more, service.clock())
             revision = keep(connection, record.id)
             keep_summary(connection, record.id, revision, cluster)
-            workers.keep_only(connection, record.id, names, service.clock())
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
         service.put_entry(entry_of(replace(now, revision=revision), cluster))
     service.tell(record.id, changed=True)
