@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from rainbow.graph.delta import apply_delta, size_of
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
-from rainbow.store.schema import clusters, deltas, documents, events, subsystems, summaries
+from rainbow.store.schema import Plain, clusters, deltas, documents, events, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
 
@@ -41,6 +41,7 @@ class ClusterRecord:
 _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
 # what every submit and step asks is put together once: that costs more than carrying it out
 _BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
+_FIND = Plain(_BY_NAME)
 _LOCKED = _BY_NAME.with_for_update(key_share=True, skip_locked=True)
 _BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
 _NEW_EPOCH = clusters.update().where(clusters.c.id == sa.bindparam("wanted")).values(epoch=clusters.c.epoch + 1)
@@ -56,8 +57,7 @@ def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None
 
 def find(connection: sa.Connection, name: str) -> ClusterRecord | None:
     """Return the cluster of this name."""
-    row = connection.execute(_BY_NAME, {"wanted": name}).one_or_none()
-    return ClusterRecord(**row._mapping) if row else None
+    return next((ClusterRecord(*row) for row in _FIND.found(connection, {"wanted": name})), None)
 
 
 def lock(connection: sa.Connection, name: str) -> ClusterRecord | None:

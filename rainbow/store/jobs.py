@@ -258,7 +258,8 @@ def keep_records(connection: sa.Connection, job_id: str, texts: Mapping[str, str
 
 def _use(connection: sa.Connection, job_id: str, digests: Collection[str]) -> int:
     """Note that a job uses what is kept of these; return how many that are."""
-    return _USE(connection, *({"user": job_id, "wanted": one} for one in digests)).rowcount
+    used: int = _USE(connection, *({"user": job_id, "wanted": one} for one in digests)).rowcount
+    return used
 
 
 def get_records(connection: sa.Connection, digests: Collection[str]) -> dict[str, str]:

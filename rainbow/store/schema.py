@@ -39,14 +39,16 @@ are new: they come with their job. `moves` counts jobs that came from or went to
 from __future__ import annotations
 
 import json
+import sqlite3
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 Row = dict[str, Any]
+Convert = Callable[[Any], Any] | None
 RIGHTS = "rights"  # noted of a connection that changes what a credential or a session allows
 
 
@@ -58,25 +60,42 @@ def together(rows: list[Any]) -> Any:
 class Plain:
     """A statement that goes to the driver as it was compiled once: a third of the time, where every submit needs it.
 
-    `columns`: of an insert, those that are given (None: all). What it returns comes as the driver has it.
+    `columns`: of an insert, those that are given (None: all). SQLite is asked without SQLAlchemy, which costs more.
     """
 
     def __init__(self, statement: Any, columns: Sequence[str] | None = None) -> None:
         self._statement, self._columns = statement, columns
-        self._compiled: dict[str, tuple[str, bool, list[tuple[str, Callable[[Any], Any] | None]]]] = {}
+        self._compiled: dict[str, tuple[str, list[tuple[str, Convert]], Sequence[Convert]]] = {}
 
-    def __call__(self, connection: sa.Connection, *rows: Row) -> sa.CursorResult[Any]:
-        """Execute it with the values of each row."""
-        text, named, binds = self._compiled.get(connection.dialect.name) or self._compile(connection.dialect)
+    def __call__(self, connection: sa.Connection, *rows: Row) -> Any:
+        """Execute it with the values of each row; what it returns comes as the driver has it."""
+        text, binds, _ = self._compiled.get(connection.dialect.name) or self._compile(connection.dialect)
         pairs = [[(name, write(row[name]) if write else row[name]) for name, write in binds] for row in rows]
-        sent = [dict(each) if named else tuple([value for _, value in each]) for each in pairs]
-        return connection.exec_driver_sql(text, together(sent))
+        if connection.dialect.name != "sqlite":
+            return connection.exec_driver_sql(text, together([dict(each) for each in pairs]))
+        given = [tuple([value for _, value in each]) for each in pairs]
+        driver: Any = connection.connection.driver_connection
+        try:
+            return driver.execute(text, given[0]) if len(given) == 1 else driver.executemany(text, given)
+        except sqlite3.Error as fault:
+            raise sa.exc.DBAPIError.instance(text, given, fault, sqlite3.Error, dialect=connection.dialect) from fault
 
-    def _compile(self, dialect: Any) -> tuple[str, bool, list[tuple[str, Callable[[Any], Any] | None]]]:
+    def found(self, connection: sa.Connection, row: Row) -> Iterator[Sequence[Any]]:
+        """Yield what a select finds, as its columns say."""
+        if connection.dialect.name != "sqlite":
+            yield from connection.execute(self._statement, row)
+            return
+        rows, reads = self(connection, row), self._compiled["sqlite"][2]
+        for one in rows:
+            yield [read(value) if read else value for read, value in zip(reads, one, strict=True)]
+
+    def _compile(self, dialect: Any) -> tuple[str, list[tuple[str, Convert]], Sequence[Convert]]:
         made = self._statement.compile(dialect=dialect, column_keys=self._columns)
         write = {name: one.type.dialect_impl(dialect).bind_processor(dialect) for name, one in made.binds.items()}
+        columns = getattr(self._statement, "selected_columns", ()) if dialect.name == "sqlite" else ()
+        read = [one.type.dialect_impl(dialect).result_processor(dialect, None) for one in columns]
         binds = [(name, write[name]) for name in made.positiontup or write]
-        return self._compiled.setdefault(dialect.name, (str(made), not made.positional, binds))
+        return self._compiled.setdefault(dialect.name, (str(made), binds, read))
 
 
 class Words(sa.TypeDecorator[str]):
@@ -154,6 +173,10 @@ def _index_where(name: str, condition: str, *columns: str) -> sa.Index:
     return sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
+def _columns(kind: Any, *names: str, null: bool = False) -> Iterator[sa.Column[Any]]:
+    return (sa.Column(name, kind, nullable=null) for name in names)
+
+
 def _cluster_id(*, primary_key: bool = False, index: bool = False) -> sa.Column[str]:
     cluster = sa.ForeignKey("clusters.id", ondelete="CASCADE")
     return sa.Column("cluster_id", ID, cluster, nullable=False, primary_key=primary_key, index=index)
@@ -169,17 +192,14 @@ clusters = sa.Table(
     metadata,
     sa.Column("id", ID, primary_key=True),
     sa.Column("name", NAME, nullable=False, unique=True),
-    sa.Column("draining_at", TIME),
     sa.Column("levels", WORD, nullable=False),
-    sa.Column("worker_type", NAME, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("clock", sa.BigInteger, nullable=False),
-    sa.Column("policy", NAME, nullable=False),
-    sa.Column("settings", JSON, nullable=False),
-    sa.Column("memory", JSON, nullable=False),
+    *_columns(NAME, "worker_type", "policy"),
+    *_columns(JSON, "settings", "memory"),
     sa.Column("created_at", TIME, nullable=False),
     sa.Column("limits", JSON, nullable=False, server_default="{}"),
-    sa.Column("drained_at", TIME),  # takes nothing new until it is reinstated
+    *_columns(TIME, "draining_at", "drained_at", null=True),  # drained: takes nothing new until it is reinstated
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("moves", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("visibility", NAME, nullable=False, server_default="all"),  # whose jobs a requestor's token sees
@@ -203,8 +223,8 @@ subsystems = _by_cluster(
 
 summaries = _by_cluster(
     "summaries",
-    sa.Column("revision", sa.Integer, nullable=False),  # of the graphs it was made from
-    sa.Column("layout", sa.Integer, nullable=False),  # FORMAT of matching/equivalence/subtree_classes.py
+    # of the graphs it was made from, and FORMAT of matching/equivalence/subtree_classes.py
+    *_columns(sa.Integer, "revision", "layout"),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
@@ -235,8 +255,7 @@ changes = sa.Table(
     sa.Column("at", TIME, nullable=False),
     sa.Column("who", NAME, nullable=False),
     sa.Column("what", TEXT, nullable=False),
-    sa.Column("before", JSON),
-    sa.Column("after", JSON),
+    *_columns(JSON, "before", "after", null=True),
 )
 
 agents = _by_cluster(
@@ -256,12 +275,10 @@ credentials = sa.Table(
     sa.Column("kind", WORD, nullable=False),
     sa.Column("hash", ID, nullable=False, unique=True),
     sa.Column("name", NAME),
-    sa.Column("requestors", JSON),  # NULL: any
+    *_columns(JSON, "requestors", "accounts", null=True),  # NULL: any; of accounts, any of the user's
     sa.Column("created_at", TIME, nullable=False),
-    sa.Column("expires_at", TIME),
-    sa.Column("revoked_at", TIME),
+    *_columns(TIME, "expires_at", "revoked_at", null=True),
     sa.Column("changes", sa.Integer, nullable=False, server_default="0"),  # of what it is good for
-    sa.Column("accounts", JSON),  # NULL: any of the user's
 )
 
 grants = sa.Table(
@@ -279,19 +296,15 @@ jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", ID, primary_key=True),
-    sa.Column("name", TEXT, nullable=False),
-    sa.Column("requestor", TEXT, nullable=False),
+    *_columns(TEXT, "name", "requestor"),
     sa.Column("cluster_id", ID, nullable=False),
     sa.Column("cluster", NAME, nullable=False),
     sa.Column("jobspec", JSON, nullable=False),  # as given: text or mapping
     sa.Column("state", WORD, nullable=False),
-    sa.Column("priority", sa.Integer, nullable=False),
-    sa.Column("nodes", sa.Integer, nullable=False),
+    *_columns(sa.Integer, "priority", "nodes"),
     sa.Column("submitted_at", TIME, nullable=False),
-    sa.Column("canceled_at", TIME),
-    sa.Column("ended_at", TIME),
-    sa.Column("accepted_clock", sa.BigInteger),
-    sa.Column("ended_clock", sa.BigInteger),
+    *_columns(TIME, "canceled_at", "ended_at", null=True),
+    *_columns(sa.BigInteger, "accepted_clock", "ended_clock", null=True),
     sa.Column("decision", Packed, nullable=False),
     sa.Column("wait", JSON),
     sa.Column("idempotency", ID, unique=True),  # digest of who asked and their key
@@ -324,9 +337,8 @@ unplaced = sa.Table(
     sa.Column("reach", ID, index=True),  # NULL: any cluster
     sa.Column("turn", TIME, nullable=False),
     sa.Column("home", ID, nullable=False, server_default=""),  # whose readers are told of it
-    sa.Column("selector", NAME),
+    *_columns(NAME, "selector", "backend", null=True),
     sa.Column("options", JSON),
-    sa.Column("backend", NAME),
 )
 
 reaches = sa.Table(
@@ -356,30 +368,19 @@ tasks = sa.Table(
     sa.Column("id", ID, primary_key=True),
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
     sa.Column("cluster_id", ID, nullable=False),
-    sa.Column("index", sa.Integer, nullable=False),
-    sa.Column("gang", sa.Integer, nullable=False),
-    sa.Column("name", TEXT, nullable=False),
+    *_columns(sa.Integer, "index", "gang", "attempt", "retries_left", "slots"),
+    *_columns(TEXT, "name", "agent", "output", "detail"),
     sa.Column("state", WORD, nullable=False),
-    sa.Column("attempt", sa.Integer, nullable=False),
-    sa.Column("retries_left", sa.Integer, nullable=False),
     sa.Column("placement", JSON, nullable=False),
-    sa.Column("slots", sa.Integer, nullable=False),
-    sa.Column("agent", TEXT, nullable=False),
     sa.Column("exit_code", sa.Integer),
-    sa.Column("output", TEXT, nullable=False),
     sa.Column("errors", TEXT, nullable=False, server_default=""),
-    sa.Column("detail", TEXT, nullable=False),
-    sa.Column("assigned_at", TIME),
-    sa.Column("started_at", TIME),
-    sa.Column("ended_at", TIME),
+    *_columns(TIME, "assigned_at", "started_at", "ended_at", "suspended_at", "not_before", null=True),
     sa.Column("expected", TIME, nullable=False, server_default="0"),  # seconds, as those before it ran
     _stamp("tasks"),
     _index_where("ix_tasks_stamp", "stamp > 0", "cluster_id", "stamp"),
     sa.Column("hold", WORD, nullable=False, server_default=""),
-    sa.Column("suspended_at", TIME),
     sa.Column("paused", TIME, nullable=False, server_default="0"),
     sa.Column("losses", JSON, nullable=False, server_default="[]"),
-    sa.Column("not_before", TIME),
     sa.Column("cause", TEXT, nullable=False, server_default=""),
     sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
@@ -396,9 +397,8 @@ durations = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("job", ID, nullable=False),  # digest of cluster, requestor and job name
     sa.Column("task", TEXT, nullable=False),
-    sa.Column("mean", TIME, nullable=False),
     sa.Column("runs", sa.Integer, nullable=False),
-    sa.Column("at", TIME, nullable=False),
+    *_columns(TIME, "mean", "at"),
     sa.UniqueConstraint("job", "task"),
     sa.Index("ix_durations_at", "at"),
 )
@@ -418,8 +418,8 @@ forecasts = _by_cluster(
     "forecasts",
     sa.Column("at", TIME, nullable=False, server_default="0"),
     sa.Column("content", JSON),  # the room, and what else other processes are to know
-    sa.Column("scores", sa.LargeBinary, nullable=False),  # the last 300, as float32
-    sa.Column("ratios", sa.LargeBinary, nullable=False),  # log(actual / predicted) of the last 500 runs
+    # the last 300 scores, and log(actual / predicted) of the last 500 runs, as float32
+    *_columns(sa.LargeBinary, "scores", "ratios"),
 )
 
 job_etas = sa.Table(
@@ -427,7 +427,7 @@ job_etas = sa.Table(
     metadata,
     sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
     sa.Column("cluster_id", ID, nullable=False),
-    *(sa.Column(name, JSON, nullable=False) for name in ("first", "last")),
+    *_columns(JSON, "first", "last"),
     sa.Column("score", TIME),  # how the first one turned out; NULL: it has not started
     sa.Index("ix_job_etas_open", "cluster_id", "score"),
 )
@@ -456,7 +456,7 @@ tags = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),  # newer ones have larger ids
     _cluster_id(index=True),
-    *(sa.Column(name, TEXT, nullable=False) for name in ("requestor", "basis", "tag")),
+    *_columns(TEXT, "requestor", "basis", "tag"),
     sa.Index("ix_tags_requestor_basis", "requestor", "basis"),
 )
 
@@ -468,7 +468,7 @@ reservations = sa.Table(
     sa.Column("requestor", TEXT, nullable=False),  # whose it is
     sa.Column("requestors", JSON),  # whose jobs may run in it; NULL: anybody's
     sa.Column("name", TEXT, nullable=False, server_default=""),
-    *(sa.Column(name, TIME, nullable=False) for name in ("start", "end", "created_at")),
+    *_columns(TIME, "start", "end", "created_at"),
     sa.Column("placement", JSON, nullable=False),
     sa.Column("maintenance", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("at_begin", WORD, nullable=False, server_default=""),  # requeue, cancel: what still runs then
@@ -481,7 +481,7 @@ promises = sa.Table(
     sa.Column("gang", sa.Integer, primary_key=True, autoincrement=False),
     _cluster_id(index=True),
     # space is kept over [at, until)
-    *(sa.Column(name, TIME, nullable=False) for name in ("start", "made", "at", "until")),
+    *_columns(TIME, "start", "made", "at", "until"),
     sa.Column("booking", JSON, nullable=False),
     sa.Column("basis", WORD, nullable=False),  # the settings it was made under, in short
     sa.Column("broken", JSON),  # what became of the promise before

@@ -33,7 +33,7 @@ def job_key(cluster_id: str, requestor: str, name: str) -> str:
 
 def expected_durations(connection: sa.Connection, job: str) -> dict[str, float]:
     """Return {task name: mean seconds} of a job's tasks that ran before."""
-    return {row.task: row.mean for row in _EXPECTED(connection, {"wanted": job})}
+    return dict(map(tuple, _EXPECTED(connection, {"wanted": job})))
 
 
 def learn_duration(connection: sa.Connection, job: str, task: str, seconds: float, now: float) -> None:

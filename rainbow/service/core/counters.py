@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from prometheus_client import (
@@ -116,13 +117,23 @@ _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: va
 
 def count(name: str, label: str, amount: float = 1) -> None:
     """Add to a counter; `name` is without its _total."""
-    _counters[f"{name}_total"].labels(label).inc(amount)
+    _counter(name, label).inc(amount)
+
+
+@lru_cache(maxsize=4_096)  # the client checks each label again
+def _counter(name: str, label: str) -> Counter:
+    return _counters[f"{name}_total"].labels(label)
 
 
 def observe(name: str, label: str, seconds: float) -> None:
     """Add one time to a histogram; label "" of one that has no labels."""
+    _histogram(name, label).observe(seconds)
+
+
+@lru_cache(maxsize=4_096)
+def _histogram(name: str, label: str) -> Histogram:
     histogram = _histograms[name]
-    (histogram.labels(label) if label else histogram).observe(seconds)
+    return histogram.labels(label) if label else histogram
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class Match:
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
+        self._known: tuple[dict[str, Any], dict[str, int]] | None = None
         self._columns: LruCache[tuple[str, ...], DigestedText] = LruCache(MOST_REQUESTORS)
 
     @cached_property
@@ -75,19 +76,30 @@ class Match:
 
     def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
         """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
-        first = list(self.candidates[:MOST_SHOWN])
-        if chosen is not None and all(verdict.cluster != chosen for verdict in first):
-            first.append(self.verdict(chosen))
-        refused, undecided = self.refusals[:MOST_SHOWN], self.undecided[:MOST_SHOWN]
-        more = {
-            "candidates": len(self.candidates) - len(first),
-            "refusals": len(self.refusals) - len(refused),
-            **({"undecided": len(self.undecided) - len(undecided)} if self.undecided else {}),
-        }
-        return {
-            **verdict_to_json(request, [*first, *refused, *undecided]),
-            **({"more": more} if any(more.values()) else {}),
-        }
+        first, more = self._known or self._told()
+        candidates, left = [*first["candidates"]], len(self.candidates) - len(first["candidates"])
+        if chosen is not None and all(one["cluster"] != chosen for one in candidates):
+            candidates += verdict_to_json(request, [self.verdict(chosen)])["candidates"]
+            left -= 1
+        more = {"candidates": left, **more}
+        told = {**first, "candidates": candidates, "warnings": [*request.warnings]}
+        return {**told, "more": more} if any(more.values()) else told
+
+    def _told(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """Say the first verdicts, and how many more do not match or are undecided: equal jobs are told the same.
+
+        What time has cut short may be more the next time.
+        """
+        first, refused, undecided = (
+            verdicts[:MOST_SHOWN] for verdicts in (self.candidates, self.refusals, self.undecided)
+        )
+        more = {"refusals": len(self.refusals) - len(refused)}
+        if self.undecided:
+            more["undecided"] = len(self.undecided) - len(undecided)
+        told = verdict_to_json(Request(((),), ()), [*first, *refused, *undecided]), more
+        if not undecided and all(one.exact for one in first) and all(one.reason for one in refused):
+            self._known = told
+        return told
 
     @property
     def is_told(self) -> bool:

@@ -304,18 +304,21 @@ class SubmitTransaction:
         nodes = self.found.verdict(cluster.name).totals.get("nodes", 0)
         if waiting is not None:
             return replace(waiting.moved(cluster.id, cluster.name, nodes), state=JobState.WAITING, wait=None)
-        record = self._new(connection, job_id, requestor).moved(cluster.id, cluster.name, nodes)
-        return replace(record, awaits=self._awaits(connection, record))
+        record = self._new(connection, job_id, requestor, (cluster.id, cluster.name, nodes))
+        awaits = self._awaits(connection, record)
+        return replace(record, awaits=awaits) if awaits else record
 
-    def _new(self, connection: sa.Connection, job_id: str, requestor: str) -> JobRecord:
+    def _new(
+        self, connection: sa.Connection, job_id: str, requestor: str, where: tuple[str, str, int] = ("", "", 0)
+    ) -> JobRecord:
         asked, request = self.asked, self.wanted.request
         return JobRecord(
             id=job_id,
             name=self._name,
             requestor=requestor,
-            cluster_id="",
-            cluster="",
-            nodes=0,
+            cluster_id=where[0],
+            cluster=where[1],
+            nodes=where[2],
             submitted_at=self.service.clock(),
             suspended_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
