@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.explain.report import shown_explained, verdict_to_json
-from rainbow.matching.explain.smallest_change import smallest_change
 from rainbow.matching.index_backend import (
     IndexBackend,
     amounts_on,
@@ -42,6 +41,7 @@ from rainbow.plugins import Registry
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
+    from rainbow.matching.explain.smallest_change import smallest_change
 
 backends: Registry[Backend] = Registry("rainbow.backends")
 backends.add("index")(IndexBackend())
@@ -73,6 +73,15 @@ def _ordered(clusters: Iterable[Cluster]) -> list[Cluster]:
 def _of(verdict: Verdict, cluster: Cluster) -> Verdict:
     """Let a verdict know its cluster; what a plug-in returns instead of one is not ours to mend."""
     return verdict.of(cluster) if isinstance(verdict, Verdict) else verdict
+
+
+def __getattr__(name: str) -> Any:
+    """Import what few ask for when it is asked for."""
+    if name != "smallest_change":
+        raise AttributeError(f"module 'rainbow.matching' has no attribute {name!r}")
+    from rainbow.matching.explain import smallest_change
+
+    return smallest_change.smallest_change
 
 
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:

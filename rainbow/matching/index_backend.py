@@ -13,9 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
 
-import numpy as np
-
-from rainbow.lazy import cached_property
+from rainbow.lazy import LazyModule, cached_property
 from rainbow.lru_cache import LruCache
 from rainbow.matching.equivalence.class_solver import ClassSolver, totals_standing
 from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
@@ -35,10 +33,13 @@ from rainbow.matching.workers.worker_use import workers_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
+else:  # few clusters are counted one by one
+    np = LazyModule("numpy")
 
 
 MOST_OWN = 1_024

@@ -17,9 +17,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
-from rainbow.lazy import cached_property
+from rainbow.lazy import LazyModule, cached_property
 from rainbow.lru_cache import LruCache, Overlay
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
@@ -28,6 +26,7 @@ from rainbow.matching.model.budget import FREE, Budget, Meter, OutOfBudgetError
 from rainbow.matching.search.upper_bound import bound_is_exact, may_take_whole
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from rainbow.graph import Cluster
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.count_scalar import Satisfied
     from rainbow.matching.equivalence.query import Query
     from rainbow.matching.equivalence.subtree_classes import Pool, SubtreeClass
+else:  # few clusters are counted one by one
+    np = LazyModule("numpy")
 
 
 NONE: frozenset[int] = frozenset()

@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rainbow.jobspec.hostlist import expand_hosts, fold_hosts, fold_ids
-from rainbow.matching.explain.request_tree import sought_in_time
-from rainbow.matching.explain.smallest_change import PROBES, smallest_change
 from rainbow.matching.model.budget import STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.layout import OUTSIDE, layout
 
@@ -48,6 +46,8 @@ def explanations(
     found: Explanations = {}
     for verdict, meter in _shared(ordered, budget, TREES):
         found[verdict.cluster] = _looked_up(request, by_name[verdict.cluster], verdict, meter)
+    from rainbow.matching.explain.smallest_change import PROBES, smallest_change  # few ask for it
+
     refused = [verdict for verdict in ordered if not verdict.matched]
     probes = min(PROBES, max(LEAST_PROBES, MOST_PROBES // max(1, len(refused))))
     for verdict, meter in _shared(refused, budget, CHANGES):
@@ -74,6 +74,8 @@ def _vertices(cluster: Cluster) -> int:
 def _looked_up(request: Request, cluster: Cluster, verdict: Verdict, meter: Meter) -> dict[str, Any]:
     if _vertices(cluster) > MOST_VERTICES:
         return {"tree": [], "complete": False}
+    from rainbow.matching.explain.request_tree import sought_in_time
+
     tree, is_whole = sought_in_time(request, cluster, verdict, meter)
     found: dict[str, Any] = {"tree": [part.document() for part in tree], "complete": is_whole}
     if verdict.take:
