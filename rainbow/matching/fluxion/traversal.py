@@ -115,6 +115,7 @@ class Traversal:
         self.visits = 0
         self.shortest: Shortage | None = None
         self._passed: dict[int, bool] = {}
+        self._types: dict[int, set[str]] = {}  # of what each contains directly
         self._met: dict[tuple[tuple[int, ...], int], bool] = {}
 
     def find(self, resources: tuple[Resource, ...]) -> tuple[TraversalResult, ...] | None:
@@ -198,7 +199,9 @@ class Traversal:
 
     def _holds_types(self, slot: Resource, i: int) -> bool:
         """Return whether every type a slot holds is directly below the vertex (2.2)."""
-        types = {self.layout.types[v] for v in self._children(i)}
+        if i not in self._types:
+            self._types[i] = {self.layout.types[v] for v in self._children(i)}
+        types = self._types[i]
         return bool(slot.children) and all(child.type in types for child in slot.children)
 
     def _slots(self, slot: Resource, i: int) -> Iterator[TraversalResult]:

@@ -7,6 +7,7 @@ request ─► traversal, copy after copy ─► Verdict: fits, totals, what the
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from rainbow.matching.fluxion.traversal import Traversal, TraversalResult, Trave
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, Layout, layout
-from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Reason, Take, Verdict, Why
+from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Take, Verdict, Why
 from rainbow.matching.search.reasons import (
     of_variants,
     quick_check,
@@ -43,12 +44,9 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
     try:
         for resources in request.variants:
             traversal = Traversal(laid_out, request.constraint, TraversalState(), meter.timed)
-            found = find(traversal, resources)
-            if found:
-                take = take_of(found, laid_out)
-                traversal.meter = later()
-                fits, exact = _copies(traversal, resources, found)
-                return Verdict(cluster.name, True, fits, exact, totals_of(take, cluster.worker_type), take)
+            if found := find(traversal, resources):
+                counted = partial(_answer, request, resources, found, traversal, later)
+                return Verdict(cluster.name, True, later=counted, take_later=partial(take_of, found, laid_out))
     except OutOfBudgetError:
         return Verdict(cluster.name, None, reason=undecided())
     try:
@@ -57,6 +55,21 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
         return Verdict(cluster.name, False, reason=of_variants(reasons))
     except OutOfBudgetError:
         return Verdict(cluster.name, False, reason=unexplained())
+
+
+def _answer(
+    request: Request,
+    resources: tuple[Resource, ...],
+    found: tuple[TraversalResult, ...],
+    first: Traversal,
+    later: Callable[[], Meter],
+) -> Answer:
+    """Say what one copy takes, and count how many there are, beginning with the one that was found."""
+    traversal = Traversal(first.layout, request.constraint, TraversalState(), later())
+    traversal.visits = first.visits
+    fits, exact = _copies(traversal, resources, found)
+    take = take_of(found, first.layout)
+    return Answer(fits, exact, totals_of(take, first.worker_type), take)
 
 
 def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
