@@ -9,12 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.errors import PlanError, PolicyError
+from rainbow.graph import read_cluster
 from rainbow.matching import Take
 from rainbow.scheduling import LoadBased, RunView, Start, check_plan
 from rainbow.scheduling.cluster_index import Ranked
+from rainbow.scheduling.interface import cluster_index_of
 from rainbow.scheduling.load_based.entitlements import ClassCount, starts, targets
 from rainbow.scheduling.load_based.whole_workers import IdleWorkers
+from rainbow.simulation import Arrival
+from rainbow.simulation.world import Compiled, Requests
 from rainbow.state_machine import WorkerState
+from tests.conftest import grid
 from tests.views import job, plan, reasons, started, view
 
 EXAMPLES = yaml.load(
@@ -207,3 +212,19 @@ def test_empty_requestor_and_no_worker_start_nothing(rounding):
     of = view([job("a", *[1] * 215, requestor="")], workers=0, settings={"rounding": rounding})
     assert plan(of).orders == ()
     assert reasons(of, plan(of)) == {"a": "no-worker-ready"}
+
+
+def test_answers_kept_from_quiet_plan_to_quiet_plan_are_those_of_the_workers_there_are():
+    cluster = read_cluster(grid(4, 4), name="oak")
+    compiled, requests = Compiled(cluster), Requests([cluster])
+    arrivals = [Arrival(f"j{k}", float(k), 14 - 6 * (k % 3), 60.0, 60.0, "ann") for k in range(9)]
+    jobs = [compiled.job(one, requests.of(one)) for one in arrivals]
+    of = replace(compiled.view(5_000.0, {"unit": "core"}), jobs=jobs, quiet=True)
+    of = replace(of, census=cluster_index_of(of))
+    for state in (WorkerState.READY, WorkerState.LOST, WorkerState.READY):
+        first = replace(of.workers[0], state=state)
+        of.census.put_worker(first)
+        now = replace(of, workers=[first, *of.workers[1:]])
+        assert LoadBased().plan(now) == LoadBased().plan(replace(now, census=None))
+        held = {worker for start in LoadBased().plan(now).orders for worker in start.placement}
+        assert held == {worker.id for worker in now.workers if worker.state is WorkerState.READY}

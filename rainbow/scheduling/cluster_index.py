@@ -93,6 +93,7 @@ class ClusterIndex:
         self.capacity: Counter[str] = Counter()  # of all ready workers
         self.free: Counter[str] = Counter()
         self.ready = 0
+        self.worker_changes = 0  # times that a worker has come or become another one, whatever is free of it
         self.stopping = 0  # tasks that are told to stop
         self.held: dict[str, Held] = {}  # by requestor
         self.mixed: set[str] = set()  # workers that serve several requestors
@@ -119,8 +120,9 @@ class ClusterIndex:
             if one is not None and one.state is WorkerState.READY:
                 self._count_free(one, place, sign)
         self.workers[worker.id] = worker
-        if before is None or before.state is not worker.state:
+        if not stays:
             self._everyone = None
+            self.worker_changes += 1
 
     def _count_worker(self, worker: WorkerView, place: Place, sign: int) -> None:
         if worker.state is not WorkerState.READY:

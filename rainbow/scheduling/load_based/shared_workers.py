@@ -8,10 +8,11 @@ floats on its worker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Start, Taken, View
@@ -26,7 +27,28 @@ if TYPE_CHECKING:
 
 
 Amounts = Mapping[str, int]
+PricedTemplates = list[tuple[int, Kinds, Template]]
+MOST_ANSWERS = 10_000  # questions whose answers are kept from plan to plan
 LOOKED_AT = 256  # workers of a kind for every part of a gang: those with most room
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the matcher has answered about empty workers, as long as these stay what they are."""
+
+    of: tuple[object, ...]
+    templates: dict[int, PricedTemplates] = field(default_factory=dict)
+
+
+def _answers(view: View, census: ClusterIndex, unit: str) -> Answers:
+    """Return what was answered in the quiet plans before."""
+    if not view.quiet:  # it would be kept as long as the cluster is there
+        return Answers(())
+    of = census.worker_changes, unit, view.place
+    before: Answers | None = census.notes.get(Answers)
+    if before is None or before.of != of or len(before.templates) > MOST_ANSWERS:
+        before = census.notes[Answers] = Answers(of)
+    return before
 
 
 class SharedWorkers(WholeWorkers):
@@ -34,7 +56,8 @@ class SharedWorkers(WholeWorkers):
 
     def __init__(self, view: View, census: ClusterIndex, unit: str) -> None:
         self.unit = unit
-        self._templates: dict[int | str, list[tuple[int, Kinds, Template]]] = {}
+        self._templates: dict[str, PricedTemplates] = {}  # a demand may ask for something else in the next plan
+        self._answers = _answers(view, census, unit).templates
         self._free = FreeAmounts(view, census) if view.free is None else view.free
         self._mark = self._free.mark()
         self._taken: Taken | None = None
@@ -71,13 +94,14 @@ class SharedWorkers(WholeWorkers):
             self.why[gang.question] = self._free.why(gang.demand)
         return took
 
-    def templates(self, gang: GangView) -> list[tuple[int, Kinds, Template]]:
+    def templates(self, gang: GangView) -> PricedTemplates:
         """Return what a gang may hold: its price, of which kinds of workers, what; the cheapest first."""
-        if gang.question not in self._templates:
+        known: dict[Any, PricedTemplates] = self._answers if gang.alike else self._templates
+        if gang.question not in known:
             found = templates(self.view, self.census, gang.demand)
             priced = [(self._price(template), kinds, template) for kinds, template in found]
-            self._templates[gang.question] = sorted(priced, key=itemgetter(0))
-        return self._templates[gang.question]
+            known[gang.question] = sorted(priced, key=itemgetter(0))
+        return known[gang.question]
 
     def _price(self, template: Template) -> int:
         return max(1, self.held([template]))
