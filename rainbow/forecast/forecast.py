@@ -304,7 +304,7 @@ def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float,
 
 
 def spread(scores: Sequence[float], cover: float) -> tuple[float, float]:
-    """Return between which logarithms the next score is told to lie."""
+    """Return between which logarithms the next score should lie."""
     return list(spreads(scores, cover))[-1]
 
 
@@ -312,7 +312,7 @@ def spreads(scores: Sequence[float], cover: float) -> Iterator[tuple[float, floa
     """Yield the same before each score, from where there are enough on, and after the last.
 
     A miss makes what follows wider, a score inside makes it narrower, so that in the long run as many lie inside as
-    are told to, however the load changes (Gibbs and Candès, "Adaptive conformal inference under distribution shift",
+    should, however the load changes (Gibbs and Candès, "Adaptive conformal inference under distribution shift",
     2021).
     """
     aim = miss = 1 - cover

@@ -86,7 +86,7 @@ class Match:
         return {**told, "more": more} if any(more.values()) else told
 
     def _told(self) -> tuple[dict[str, Any], dict[str, int]]:
-        """Say the first verdicts, and how many more do not match or are undecided: equal jobs are told the same.
+        """Say the first verdicts, and how many more do not match or are undecided: the same for equal jobs.
 
         What time has cut short may be more the next time.
         """
