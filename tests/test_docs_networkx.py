@@ -107,7 +107,7 @@ def test_every_form_is_registered_as_it_is_as_text_and_from_a_file(form: str, cl
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"size": np.int64(0)}, "vertex '11': the size of a vertex must be an integer"),
+        ({"size": np.int64(0)}, "vertex '11': a vertex of size 0"),
         ({"type": 5}, "vertex '11': the type of a vertex must be text"),
         ({"rank": 1.5}, "vertex '11': the rank of a vertex must be an integer"),
     ],
