@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, band, corrected, forecast, one_pass, score
-from rainbow.forecast.forecast import LATEST, spread, spreads
+from rainbow.forecast import UNKNOWN, Bounds, Length, ahead, forecast, one_pass, score
+from rainbow.forecast.forecast import LATEST, bias_of, spread, spreads, wait_of
 from rainbow.forecast.lengths import FEWEST, quantiles
 from rainbow.forecast.room import Use
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Priority, ReservationView, SlotsView
@@ -274,6 +274,16 @@ def test_what_runs_when_a_maintenance_begins_ends_as_it_says(at_begin, ends, alo
 def test_score_compares_what_was_waited_with_what_was_expected():
     assert score(0.0, 0.0) == 0.0
     assert score(1_140.0, 540.0) == pytest.approx(log(2))
+
+
+def band(expected, scores, cover):
+    """Return between which waits a job's lies in `cover` of all cases."""
+    return tuple(wait_of(expected, one) for one in spread(scores, cover))
+
+
+def corrected(expected, scores):
+    """Return an expected wait as a forecast corrects it."""
+    return wait_of(expected, bias_of(scores))
 
 
 @given(

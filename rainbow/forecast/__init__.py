@@ -1,7 +1,7 @@
 """Lengths of tasks, forecasts of clusters, and when a job would start elsewhere."""
 
 from rainbow.forecast.eta import Rooms, eta, stacked
-from rainbow.forecast.forecast import Ahead, Bounds, Expected, Forecast, ahead, band, corrected, forecast, score
+from rainbow.forecast.forecast import Ahead, Bounds, Expected, Forecast, ahead, forecast, score
 from rainbow.forecast.lengths import UNKNOWN, Key, Known, Length, left, length_of, ratios
 from rainbow.forecast.one_pass import one_pass
 from rainbow.forecast.room import Room, Use, read_room, room_of
@@ -22,8 +22,6 @@ __all__ = [
     "Use",
     "VirtualCluster",
     "ahead",
-    "band",
-    "corrected",
     "eta",
     "forecast",
     "left",

@@ -266,8 +266,8 @@ def _banded(found: Mapping[str, Expected], now: float, scores: Sequence[float]) 
 def _with_band(one: Expected, now: float, bias: float, around: tuple[float, float]) -> Expected:
     if one.how == "running" or one.start <= now or one.start == inf:
         return replace(one, low=one.start, high=one.start, planned=one.start)
-    wait = _after(one.start - now, bias)
-    low, high = (_after(one.start - now, logarithm) for logarithm in around)
+    wait = wait_of(one.start - now, bias)
+    low, high = (wait_of(one.start - now, logarithm) for logarithm in around)
     start = now + wait
     end = one.end + start - one.start
     return replace(one, start=start, end=end, low=now + min(low, wait), high=now + max(high, wait), planned=one.start)
@@ -282,25 +282,19 @@ def score(waited: float, expected: float) -> float:
     return log((max(0.0, waited) + SOFTENED) / (max(0.0, expected) + SOFTENED))
 
 
-def corrected(expected: float, scores: Sequence[float]) -> float:
-    """Return an expected wait, corrected where the last forecasts were too early or too late on the whole."""
-    return _after(expected, bias_of(scores))
+def wait_of(expected: float, logarithm: float) -> float:
+    """Return the wait that gives a score where so much is expected: the inverse of `score`.
+
+    >>> wait_of(600.0, -log(4)), wait_of(600.0, log(4))
+    (105.0, 2580.0)
+    """
+    return max(0.0, (expected + SOFTENED) * exp(logarithm) - SOFTENED)
 
 
 def bias_of(scores: Sequence[float]) -> float:
     """Return the logarithm by which waits are corrected, 0 while the last forecasts were right on the whole."""
     bias = median(scores[-LATEST:]) if len(scores) >= FEWEST else 0.0
     return bias if abs(bias) > BIASED else 0.0
-
-
-def band(expected: float, scores: Sequence[float], cover: float) -> tuple[float, float]:
-    """Return between which waits a job's lies in `cover` of all cases, by the scores of those before it.
-
-    >>> band(600.0, [], 0.8)
-    (105.0, 2580.0)
-    """
-    low, high = spread(scores, cover)
-    return _after(expected, low), _after(expected, high)
 
 
 def spread(scores: Sequence[float], cover: float) -> tuple[float, float]:
@@ -317,15 +311,12 @@ def spreads(scores: Sequence[float], cover: float) -> Iterator[tuple[float, floa
     """
     aim = miss = 1 - cover
     last = sorted(scores[:FEWEST])
-    yield quantiles(last, 1 - miss)
+    low, high = quantiles(last, 1 - miss)
+    yield low, high
     for k in range(FEWEST, len(scores)):
-        low, high = quantiles(last, 1 - miss)
         miss = min(max(miss + STEP * (aim - (not low <= scores[k] <= high)), MISSES[0]), MISSES[1])
         insort(last, scores[k])
         if len(last) > LATEST:
             del last[bisect_left(last, scores[k - LATEST])]
-        yield quantiles(last, 1 - miss)
-
-
-def _after(expected: float, logarithm: float) -> float:
-    return max(0.0, (expected + SOFTENED) * exp(logarithm) - SOFTENED)
+        low, high = quantiles(last, 1 - miss)
+        yield low, high
