@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,7 @@ class Relay:
             threading.Thread(target=self._pass, args=(here, there), daemon=True).start()
 
     def _pass(self, here: socket.socket, there: socket.socket) -> None:
-        with selectors.DefaultSelector() as ready, here, there:
+        with suppress(ConnectionError), selectors.DefaultSelector() as ready, here, there:  # either may be killed
             ready.register(here, selectors.EVENT_READ, (here, there))
             ready.register(there, selectors.EVENT_READ, (there, here))
             while True:
