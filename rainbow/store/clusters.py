@@ -143,11 +143,10 @@ def document(connection: sa.Connection, cluster_id: str) -> Any:
     return apply_delta(found, changes) if changes else found
 
 
-def changes_beside(connection: sa.Connection, cluster_id: str, since: int = 0) -> list[Any]:
-    """Return the changes of the cluster's graph that are kept beside it, those that came after a revision."""
-    query = sa.select(deltas.c.changes).where(deltas.c.cluster_id == cluster_id, deltas.c.revision > since)
-    found = connection.execute(query.order_by(deltas.c.revision)).scalars()
-    return [change for changes in found for change in changes]
+def changes_beside(connection: sa.Connection, cluster_id: str) -> list[Any]:
+    """Return the changes of the cluster's graph that are kept beside it, the oldest first."""
+    query = sa.select(deltas.c.changes).where(deltas.c.cluster_id == cluster_id).order_by(deltas.c.revision)
+    return [change for changes in connection.execute(query).scalars() for change in changes]
 
 
 def size_beside(connection: sa.Connection, cluster_id: str) -> int:

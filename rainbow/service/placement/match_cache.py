@@ -76,7 +76,7 @@ class Match:
 
     def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
         """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
-        first, more = self._known or self._told()
+        first, more = self._known or self._told(request)
         candidates, left = [*first["candidates"]], len(self.candidates) - len(first["candidates"])
         if chosen is not None and all(one["cluster"] != chosen for one in candidates):
             candidates += verdict_to_json(request, [self.verdict(chosen)])["candidates"]
@@ -85,7 +85,7 @@ class Match:
         told = {**first, "candidates": candidates, "warnings": [*request.warnings]}
         return {**told, "more": more} if any(more.values()) else told
 
-    def _told(self) -> tuple[dict[str, Any], dict[str, int]]:
+    def _told(self, request: Request) -> tuple[dict[str, Any], dict[str, int]]:
         """Say the first verdicts, and how many more do not match or are undecided: the same for equal jobs.
 
         What time has cut short may be more the next time.
@@ -96,7 +96,7 @@ class Match:
         more = {"refusals": len(self.refusals) - len(refused)}
         if self.undecided:
             more["undecided"] = len(self.undecided) - len(undecided)
-        told = verdict_to_json(Request(((),), ()), [*first, *refused, *undecided]), more
+        told = verdict_to_json(request, [*first, *refused, *undecided]), more
         if not undecided and all(one.exact for one in first) and all(one.reason for one in refused):
             self._known = told
         return told
