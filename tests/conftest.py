@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 import sqlalchemy as sa
+import structlog
 from flask import Flask
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
@@ -102,6 +103,13 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def log_of_its_own() -> Iterator[None]:
+    """Take back where a command that ran in this process wrote its log: the next test may read what is logged."""
+    yield
+    structlog.reset_defaults()
 
 
 class Clock:
