@@ -18,14 +18,16 @@ from benchmarks.clusters import asking, cores, named, nodes, slots
 from benchmarks.host import WHO, server
 from benchmarks.timing import heading, once, row
 from rainbow.graph import Cluster
-from rainbow.jobspec import Need, Request
+from rainbow.jobspec import Count, Need, Request, Resource
 from rainbow.matching import Occupancy, backends
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.service import compile_all
+from tests.hard_inputs import hard_cluster
 
 STRICT = 4_000  # nodes of 24 cores: 100,001 vertices
 TAKEN = 50  # requests
 HUNG, PACKAGES = 1_000, 200  # nodes with packages, named, and as many vertices without names beside them
+EIGHT = [(8, 9, 9), (8, 3, 9), (8, 7, 6), (8, 2, 21), (8, 2, 2), (8, 10, 17), (8, 3, 30), (8, 5, 12)]
 TOP = {"version": 1, "resources": {"w": {"type": "core"}}, "tasks": [{"command": ["true"], "resources": "w"}]}
 
 
@@ -35,6 +37,7 @@ def worst() -> None:
     _strict()
     _nameless()
     _taken()
+    _packed()
     _hung()
     _commands()
 
@@ -77,6 +80,21 @@ def _fill(request: Request, document: Any) -> float:
     occupancy = Occupancy(rainbow.read_cluster(document))
     occupancy.take(request)
     return once(lambda: [occupancy.take(request) for _ in range(TAKEN)]) / TAKEN / 1e3
+
+
+def _packed() -> None:
+    """Slots of several kinds on the fewest nodes that might do: a search of 100,000 steps does not decide these."""
+    for what, many, shapes in (
+        ("64 slots of 4 kinds, yes", 16, [(16, 1, 6), (16, 2, 20), (16, 6, 20), (16, 3, 18)]),
+        ("64 slots of 4 kinds, no", 17, [(16, 3, 29), (16, 10, 5), (16, 5, 8), (16, 4, 25)]),
+        ("64 slots of 8 kinds, yes", 17, EIGHT),
+    ):
+        cluster = hard_cluster([{"core": 24, "memory": 64}] * many)
+        packed = [
+            slots(n, cores(each), Resource("memory", Count(memory, memory)), label=f"s{k}").variants[0][0]
+            for k, (n, each, memory) in enumerate(shapes)
+        ]
+        row(what, _fresh(asking(*packed), cluster), "50")
 
 
 def _hung() -> None:

@@ -17,7 +17,10 @@ Hard = tuple[Request, Cluster]
 
 
 def hard_cluster(nodes: Nodes, name: str = "c") -> Cluster:
-    """Make a cluster of nodes, each {type: amount, or a list of what one vertex of the type contains}."""
+    """Make a cluster of nodes, each {type: amount, or a list of what one vertex of the type contains}.
+
+    An amount of a pair is one vertex of that size, and what it contains.
+    """
     vertices: list[dict[str, Any]] = [{"id": "c", "metadata": {"type": "cluster", "name": name}}]
     edges: list[dict[str, str]] = []
 
@@ -30,6 +33,9 @@ def hard_cluster(nodes: Nodes, name: str = "c") -> Cluster:
 
     def fill(above: str, contents: dict[str, Any]) -> None:
         for kind, amount in contents.items():
+            if isinstance(amount, tuple):
+                fill(add(above, kind, amount[0], []), amount[1])
+                continue
             for inner in amount if isinstance(amount, list) else ():
                 fill(add(above, kind, 1, []), inner)
             if not isinstance(amount, list):

@@ -25,8 +25,11 @@ PACKING = asked(*(Resource("slot", label=f"s{k}", children=(wanted("core", 34 + 
 
 
 def packed(name, *more):
-    """Make a cluster on which nine slots of 34 to 42 cores do not fit, which only a long search can tell."""
-    return hard_cluster([{"core": 100 + k} for k in range(4)] + [{"core": k} for k in more], name)
+    """Make a cluster on which nine slots of 34 to 42 cores do not fit, which only a long search can tell.
+
+    What contains something is taken whole, by one slot.
+    """
+    return hard_cluster([{"core": (100 + k, {"pu": 1})} for k in range(8)] + [{"core": k} for k in more], name)
 
 
 class Ticking:
@@ -214,8 +217,11 @@ def register(api, name, cores):
     for k, count in enumerate(cores):
         vertices[f"n{k}"] = {"metadata": {"type": "node"}}
         vertices[f"k{k}"] = {"metadata": {"type": "core", "size": count}}
+        if count in HARD_CORES:  # what contains something is taken whole
+            vertices[f"p{k}"] = {"metadata": {"type": "pu"}}
     edges = [{"source": "c", "target": f"n{k}"} for k in range(len(cores))]
     edges += [{"source": f"n{k}", "target": f"k{k}"} for k in range(len(cores))]
+    edges += [{"source": f"k{vertex[1:]}", "target": vertex} for vertex in vertices if vertex.startswith("p")]
     return api.register(name, {"graph": {"nodes": vertices, "edges": edges}})
 
 

@@ -25,7 +25,7 @@ from rainbow.matching.search.solution import (
     Standing,
     closed_form,
     named_totals,
-    search,
+    search_or_pack,
     successive,
     taken_copies,
     totals_of,
@@ -144,7 +144,7 @@ class Attempt:
             self.rooted, TouchLimit(self.resources, self.rooted, copies, passes is not None), meter.timed
         )
         taken = Trail(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
-        found = search(self.resources, reduced, taken, meter.timed if self.apart else meter)
+        found = search_or_pack(self.resources, reduced, taken, meter.timed if self.apart else meter)
         return found if isinstance(found, Reason) else Solution(*found, reduced, taken)
 
     def place(self) -> Placed:

@@ -10,6 +10,7 @@ The clock is an argument. Without one time stands still, and steps alone decide,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -69,9 +70,28 @@ class Meter:
         """Return whether the time has ended."""
         return self._clock() > self._end
 
+    @property
+    def seconds(self) -> float:
+        """Return how much time is left."""
+        return max(0.0, self._end - self._clock())
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let time stand still for what is done once in a process."""
+        began = self._clock()
+        yield
+        self._end += self._clock() - began
+
+    def part(self, steps: float) -> Meter:
+        """Return a meter with the same end, for some of the steps that are left."""
+        meter = self.timed
+        meter.left = min(steps, self.left)
+        self.left -= meter.left
+        return meter
+
     def probe(self) -> Budget:
         """Return the budget of one of many small matches before the same end."""
-        seconds = min(PROBE, max(0.0, self._end - self._clock()))
+        seconds = min(PROBE, self.seconds)
         return Budget(self._clock, seconds, seconds, PROBE_STEPS, PROBE_STEPS)
 
     @property

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Layout, Pool
+    from rainbow.matching.search.bins import Plan
     from rainbow.matching.search.trail import Trail
 
 
@@ -145,14 +146,15 @@ STUCK = None
 
 
 class Search:
-    """One search over what is not taken; `promised` and `chosen` hold its answer."""
+    """One search over what is not taken; `promised` and `chosen` hold its answer. It follows a plan for slots."""
 
-    def __init__(self, layout: Layout, taken: Trail, meter: Meter = FREE) -> None:
+    def __init__(self, layout: Layout, taken: Trail, meter: Meter = FREE, plan: Plan | None = None) -> None:
         self.layout = layout
         self.taken = taken
         self.bound = UpperBound(layout, taken, meter=meter)
         self.free = {i: taken.room(i, layout.pool(i)) for i, _ in taken.less if layout.is_leaf(i)}
         self.meter = meter
+        self.plan = plan or {}
         self.promised: list[Promised] = []
         self.chosen: list[Chosen] = []
 
@@ -316,6 +318,9 @@ class Search:
     def _place_slots(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Give slots their places, as many as a place holds first."""
         slot = demand.request
+        if planned := self.plan.get(demand.owner.label):
+            yield from self._try(partial(self._place, demand, *planned[demand.done], rest))
+            return
         first = max(demand.first, demand.cursor)
         for place, outside in self.bound.places(slot.children, slot.needs, demand.scope, first, demand.outside):
             orbit = (outside, *self._orbit(place))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rainbow.jobspec.quantities import base_unit
 from rainbow.matching.model.budget import FREE, STEPS, Meter, OutOfBudgetError
 from rainbow.matching.model.layout import OUTSIDE, Layout, parts_above, pools_of
 from rainbow.matching.model.verdict import Reason, Take, Why
+from rainbow.matching.search.bins import DoesNotPackError, is_packing, pack
 from rainbow.matching.search.depth_first import Search
 from rainbow.matching.search.reasons import collision, undecided
 from rainbow.matching.search.trail import Trail
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool, Pools
+    from rainbow.matching.search.bins import Plan
     from rainbow.matching.search.depth_first import Goal, Owner, Promised
 
 
@@ -380,7 +384,48 @@ def search(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter | None = None
 ) -> tuple[Take, list[TakenPart]] | Reason:
     """Find one copy on what is not taken; `taken` is as before afterwards."""
-    search = Search(laid_out, taken, meter or STEPS.share())
+    try:
+        return _searched(resources, laid_out, taken, meter or STEPS.share())
+    except OutOfBudgetError:
+        return undecided()
+
+
+EASY = 2_000  # steps of a search before slots are packed
+
+
+def search_or_pack(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter | None = None
+) -> tuple[Take, list[TakenPart]] | Reason:
+    """Find one copy as `search` does, by packing slots where that would take long."""
+    meter = meter or STEPS.share()
+    if not is_packing(resources) or meter.left == inf:
+        return search(resources, laid_out, taken, meter)
+    try:
+        return _packed(resources, laid_out, taken, meter)
+    except DoesNotPackError:
+        return collision(resources)
+    except OutOfBudgetError:
+        return undecided()
+
+
+def _packed(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter
+) -> tuple[Take, list[TakenPart]] | Reason:
+    """Search for a little; then pack the slots, follow that, and search on where it led nowhere."""
+    with suppress(OutOfBudgetError):
+        return _searched(resources, laid_out, taken, meter.part(min(EASY, meter.left // 2)))
+    if plan := pack(resources, laid_out, taken, meter):
+        with suppress(OutOfBudgetError):
+            found = _searched(resources, laid_out, taken, meter.part(meter.left // 2), plan)
+            if not isinstance(found, Reason):
+                return found
+    return _searched(resources, laid_out, taken, meter)
+
+
+def _searched(
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter, plan: Plan | None = None
+) -> tuple[Take, list[TakenPart]] | Reason:
+    search = Search(laid_out, taken, meter, plan)
     answer: list[list[TakenPart]] = []
 
     def settled() -> bool:
@@ -392,8 +437,6 @@ def search(
         if not search.meet(resources, settled):
             return collision(resources)
         return take_of(search, answer[0]), answer[0]
-    except OutOfBudgetError:
-        return undecided()
     finally:
         taken.undo(0)
 

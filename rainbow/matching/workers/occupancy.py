@@ -29,7 +29,7 @@ from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.reasons import quick_check
-from rainbow.matching.search.solution import search
+from rainbow.matching.search.solution import search_or_pack
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
@@ -379,7 +379,7 @@ class Occupancy:
         for resources in request.variants:
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
-            found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
+            found = search_or_pack(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if not isinstance(found, Reason):
                 return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, found[0]))
         return None
