@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from benchmarks import budget, fair_share, forecast, matching, priority
@@ -24,6 +25,7 @@ from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
 from benchmarks.worst import worst
+from rainbow.__main__ import SELDOM
 
 PARTS = {
     "matching": matching.main,
@@ -60,5 +62,6 @@ if __name__ == "__main__":
     unknown = [name for name in sys.argv[1:] if name not in PARTS]
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(PARTS)}")
+    gc.set_threshold(*SELDOM)  # as in every process of Rainbow
     for name in sys.argv[1:] or PARTS:
         PARTS[name]()

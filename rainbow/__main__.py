@@ -1,9 +1,13 @@
 """`python -m rainbow` is the `rainbow` command."""
 
+import gc
 import sys
 
 import rainbow
 from rainbow.standard_streams import open_closed
+
+# objects until garbage is looked for: graphs are many objects and no garbage, and half of reading one was this search
+SELDOM = 10_000, 20, 20
 
 
 def run() -> None:
@@ -12,6 +16,7 @@ def run() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"rainbow, version {rainbow.__version__}")
         return
+    gc.set_threshold(*SELDOM)
     try:
         from rainbow.cli import main
 
