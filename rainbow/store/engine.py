@@ -227,6 +227,9 @@ KEPT = "kept"  # of a connection
 ADD_EVENT = Plain(events.insert().inline(), ["at", "cluster_id", "kind", "facts"])  # nobody asks for its number
 
 
+SAVEPOINT, RELEASE = Plain(sa.text("SAVEPOINT part")), Plain(sa.text("RELEASE SAVEPOINT part"))
+
+
 def kept_of(connection: sa.Connection) -> Kept | None:
     """Return what a connection keeps until its transaction commits; None: it does not write in its turn."""
     kept: Kept | None = connection.info.get(KEPT)
@@ -263,7 +266,7 @@ def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> N
         return
     kept = kept_of(connection)
     told = len(kept.events) if kept else 0
-    connection.exec_driver_sql("SAVEPOINT part")  # by itself: SQLAlchemy's own takes four times as long
+    SAVEPOINT(connection, {})
     try:
         work.result = work.do(connection)
     except TROUBLE:
@@ -273,7 +276,7 @@ def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> N
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT part")
         if kept:
             del kept.events[told:]
-    connection.exec_driver_sql("RELEASE SAVEPOINT part")
+    RELEASE(connection, {})
 
 
 def open_store(url: str, *, existing: bool = False) -> Store:
