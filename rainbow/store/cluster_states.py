@@ -254,12 +254,13 @@ class StateBoard:
 
     def __init__(self) -> None:
         self.board: Board | None = None
+        self._covered: tuple[object, object] = (None, None)  # places, and ids that are all among them
         self.behind = 0  # clusters that the last transaction had to read again
         self._lock = threading.Lock()
 
     def advance(self, store: Store, order: Order, ids: Collection[str]) -> None:
         """Bring the board up to date if it is far behind or lacks one of these: outside a transaction that writes."""
-        lacks = self.board is None or not self.board.places.keys() >= set(ids)
+        lacks = not self._covers(self.board, ids)
         if (lacks or self.behind > MOST_BEHIND) and self._lock.acquire(blocking=lacks):
             try:
                 upto = store.event_horizon().number
@@ -280,13 +281,22 @@ class StateBoard:
     def _seen(
         self, connection: sa.Connection, order: Order, ids: Collection[str], event: int, board: Board | None
     ) -> Board:
-        if board is None or not board.places.keys() >= set(ids):
-            return _whole(connection, order(), event)
-        if (names := changed(connection, board.event)) is None:
+        if board is None or not self._covers(board, ids) or (names := changed(connection, board.event)) is None:
             return _whole(connection, order(), event)
         known = names & board.places.keys()
         self.behind = len(known)
         return board.with_read(read_made(connection, known) if known else {}, event or board.event)
+
+    def _covers(self, board: Board | None, ids: Collection[str]) -> bool:
+        """Return whether a board has all of these; those of the last decision are not looked through again."""
+        if board is None:
+            return False
+        places, known = self._covered
+        if places is not board.places or known is not ids:
+            if not board.places.keys() >= set(ids):
+                return False
+            self._covered = board.places, ids
+        return True
 
 
 def _whole(connection: sa.Connection, ordered: Mapping[str, str], event: int) -> Board:

@@ -140,7 +140,8 @@ def without_agent(service: Service, connection: sa.Connection, ids: Mapping[str,
 
 def _without_agent(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
     found = workers.unattended(connection, ids)
-    return sorted(ids[one] for one, policy in found.items() if traits_of(policy).needs_workers)
+    needing = {policy for policy in set(found.values()) if traits_of(policy).needs_workers}
+    return sorted(ids[one] for one, policy in found.items() if policy in needing)
 
 
 @dataclass(frozen=True, slots=True)
