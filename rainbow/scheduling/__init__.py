@@ -28,10 +28,9 @@ from rainbow.scheduling.interface import (
 )
 from rainbow.scheduling.invariants import check_plan
 from rainbow.scheduling.load_based import LoadBased
-from rainbow.scheduling.location import located
 from rainbow.scheduling.plan_diagram import diagram
 from rainbow.scheduling.priority import Priority
-from rainbow.scheduling.rules.ruled_plan import ruled
+from rainbow.scheduling.rules.ruled_plan import located, ruled
 from rainbow.scheduling.snapshot import (
     Broken,
     Elastic,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rainbow.scheduling.interface import Plan, Policy, Promises, Start, View, Wait
-from rainbow.scheduling.location import located
+from rainbow.scheduling.rules.ruled_plan import located
 from rainbow.state_machine import WorkerState
 
 
