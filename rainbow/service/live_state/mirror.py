@@ -26,8 +26,7 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependencies import target
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import may_run
-from rainbow.service.live_state.dependents import Dependents
-from rainbow.service.live_state.live_job import LiveJob, system_of
+from rainbow.service.live_state.live_job import Dependents, LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, task_id
 from rainbow.store import clusters, jobs, tasks, workers
