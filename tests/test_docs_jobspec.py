@@ -14,7 +14,7 @@ import yaml
 import rainbow
 from rainbow.cli.main import topics
 from rainbow.jobspec.dialects.common import SYSTEM
-from rainbow.jobspec.schema_validation import schema
+from rainbow.jobspec.validation import schema
 from rainbow.scheduling import gangs
 from rainbow.scheduling.priority import model
 from tests.conftest import Api

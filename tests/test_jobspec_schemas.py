@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rainbow.errors import InputError
 from rainbow.jobspec import jobspec_of, parse_jobspec
-from rainbow.jobspec.schema_validation import schema
+from rainbow.jobspec.validation import schema
 from tests.asking import shared_folder
 from tests.conftest import examples
 from tests.jobspecs import DOCUMENTS, rfc25, spoilt

@@ -9,7 +9,7 @@ import yaml
 
 from rainbow.errors import InputError, JobspecError, LimitError
 from rainbow.jobspec import Limits, parse_jobspec
-from rainbow.jobspec.storable import keeping
+from rainbow.jobspec.validation import keeping
 from rainbow.jobspec.yaml_reader import load
 
 REFUSED = yaml.safe_load(
@@ -194,6 +194,6 @@ def test_fault_in_json_is_found_and_placed_however_it_is_read(numbers, monkeypat
 
     found = refused()
     monkeypatch.setattr("rainbow.jobspec.yaml_reader._plain_json", lambda _: None)
-    monkeypatch.setattr("rainbow.jobspec.schema_validation._is_valid", lambda *_: False)
+    monkeypatch.setattr("rainbow.jobspec.validation._is_valid", lambda *_: False)
     assert found == refused()
     assert found[2] == 1

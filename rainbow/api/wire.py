@@ -19,7 +19,7 @@ from jsonschema.protocols import Validator
 from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import SCHEMAS
 from rainbow.errors import JobspecError, LimitError, RequestError, StateError
-from rainbow.jobspec.schema_validation import wrong_value
+from rainbow.jobspec.validation import wrong_value
 from rainbow.jobspec.yaml_reader import Limits, load, step
 from rainbow.service.core.access import Caller, caller
 from rainbow.state_machine import JobState

@@ -12,7 +12,7 @@ from rainbow.jobspec.dialects.founding_text import read_founding
 from rainbow.jobspec.dialects.nextgen import read_nextgen
 from rainbow.jobspec.dialects.rfc14 import read_rfc14
 from rainbow.jobspec.request import Request
-from rainbow.jobspec.storable import sound
+from rainbow.jobspec.validation import sound
 from rainbow.jobspec.yaml_reader import Limits, Positions, load, step
 from rainbow.text import as_json, meant
 

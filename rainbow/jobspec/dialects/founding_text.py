@@ -19,7 +19,7 @@ from rainbow.jobspec.dialects.common import (
     with_needs,
 )
 from rainbow.jobspec.request import SLOT, Condition, Need, Request, Resource, TaskSpec
-from rainbow.jobspec.schema_validation import check, unknown_keys
+from rainbow.jobspec.validation import check, unknown_keys
 from rainbow.text import REFUSED
 
 Forest = tuple[Resource, ...]

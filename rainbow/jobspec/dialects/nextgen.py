@@ -14,7 +14,7 @@ from rainbow.jobspec.attributes import named_needs, requires
 from rainbow.jobspec.dialects.common import MOST_VARIANTS, OR, XOR, read_command, read_counts, request_of
 from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
-from rainbow.jobspec.schema_validation import check, unknown_keys
+from rainbow.jobspec.validation import check, unknown_keys
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import REFUSED, meant, shortened
 

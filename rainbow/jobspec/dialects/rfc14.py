@@ -16,7 +16,7 @@ from rainbow.jobspec.dialects.common import (
     with_needs,
 )
 from rainbow.jobspec.request import Need, Request, Resource, TaskSpec
-from rainbow.jobspec.schema_validation import Unread, check
+from rainbow.jobspec.validation import Unread, check
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import shortened, unread
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError, LimitError, NoClusterNow, RainbowError, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
-from rainbow.jobspec.storable import keeping
+from rainbow.jobspec.validation import keeping
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
