@@ -1,4 +1,4 @@
-"""The jobspecs of stored jobs, each parsed once; equal jobspecs share one Request.
+"""The jobspecs of stored jobs, each parsed once; equal jobspecs share one Request. The tasks that a new job has.
 
 Sharing it lets a step ask the matcher once for all of them (view.py).
 """
@@ -6,7 +6,7 @@ Sharing it lets a step ask the matcher once for all of them (view.py).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.lru_cache import LruCache
 from rainbow.scheduling import Gang, GangTask, gangs
+from rainbow.state_machine import Task, task_id
 from rainbow.store import jobs
 
 if TYPE_CHECKING:
@@ -71,3 +72,23 @@ def _reading(request: Request) -> Reading:
     asked = {task.index: task for gang in found for task in gang.tasks}
     depends = any(task.spec.depends_on for task in asked.values())
     return Reading(request, found, asked, depends, len(found) == len(asked))
+
+
+def first_tasks(
+    job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
+) -> Iterator[Task]:
+    """Make the tasks of a new job, which all wait."""
+    return (
+        Task(
+            task_id(job_id, task.index),
+            job_id,
+            task.index,
+            gang.number,
+            task.name,
+            retries_left=retries,
+            expected=expected.get(task.name, 0.0),
+            account=account,
+        )
+        for gang in wanted
+        for task in gang.tasks
+    )

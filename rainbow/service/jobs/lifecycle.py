@@ -7,7 +7,7 @@ if it does not, the server orders it to, after an allowance.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobspec.batch import ids_text
 from rainbow.matching import stated_units
-from rainbow.scheduling import Gang, never_started
+from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.whereabouts import waits_of
-from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for, task_id
+from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, PENDING, JobRecord
 from rainbow.transitions import CancelOrdered, transition
@@ -295,23 +295,3 @@ def is_overdue(connection: sa.Connection, task: Task, limits: Mapping[str, int],
     """Return whether a task runs longer than it may, and than the allowance."""
     seconds = may_run(reading(connection, task.job).request, limits)
     return seconds > 0 and ran_for(task, now) > seconds + limits["allowance_seconds"]
-
-
-def first_tasks(
-    job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
-) -> Iterator[Task]:
-    """Make the tasks of a new job, which all wait."""
-    return (
-        Task(
-            task_id(job_id, task.index),
-            job_id,
-            task.index,
-            gang.number,
-            task.name,
-            retries_left=retries,
-            expected=expected.get(task.name, 0.0),
-            account=account,
-        )
-        for gang in wanted
-        for task in gang.tasks
-    )

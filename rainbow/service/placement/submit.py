@@ -27,8 +27,7 @@ from rainbow.service.jobs.dependencies import (
     replace_ancestors,
     replace_waiting,
 )
-from rainbow.service.jobs.jobspecs import Reading, read_request, remember
-from rainbow.service.jobs.lifecycle import first_tasks
+from rainbow.service.jobs.jobspecs import Reading, first_tasks, read_request, remember
 from rainbow.service.placement import candidates, ledger, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import WAIT, DigestedText, StatesRead, read_states
