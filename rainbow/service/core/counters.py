@@ -12,8 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -97,15 +98,11 @@ Row = tuple[tuple[str, ...], float]  # the values of its labels, and its own
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # each name would have a second gauge
-_counters = {
-    name: Counter(name, text, label.split(), registry=REGISTRY)
+_KINDS: Mapping[str, Callable[..., Any]] = {"counter": Counter, "histogram": partial(Histogram, buckets=BUCKETS)}
+_metrics = {
+    name: _KINDS[kind](name, text, label.split(), registry=REGISTRY)
     for name, (kind, label, text) in METRICS.items()
-    if kind == "counter"
-}
-_histograms = {
-    name: Histogram(name, text, label.split(), registry=REGISTRY, buckets=BUCKETS)
-    for name, (kind, label, text) in METRICS.items()
-    if kind == "histogram"
+    if kind in _KINDS
 }
 _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: value now}
     "rainbow_connections": dict,
@@ -117,23 +114,17 @@ _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: va
 
 def count(name: str, label: str, amount: float = 1) -> None:
     """Add to a counter; `name` is without its _total."""
-    _counter(name, label).inc(amount)
-
-
-@lru_cache(maxsize=4_096)  # the client checks each label again
-def _counter(name: str, label: str) -> Counter:
-    return _counters[f"{name}_total"].labels(label)
+    _labeled(f"{name}_total", label).inc(amount)
 
 
 def observe(name: str, label: str, seconds: float) -> None:
     """Add one time to a histogram; label "" of one that has no labels."""
-    _histogram(name, label).observe(seconds)
+    _labeled(name, label).observe(seconds)
 
 
-@lru_cache(maxsize=4_096)
-def _histogram(name: str, label: str) -> Histogram:
-    histogram = _histograms[name]
-    return histogram.labels(label) if label else histogram
+@lru_cache(maxsize=4_096)  # the client checks each label again
+def _labeled(name: str, label: str) -> Any:
+    return _metrics[name].labels(label) if METRICS[name][1] else _metrics[name]
 
 
 @contextmanager
