@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rainbow.matching import Verdict
 from rainbow.selection.expression.columnar import PRIMITIVES as COLUMN_PRIMITIVES
 from rainbow.selection.expression.columnar import evaluate_columns, read_column, scalars
-from rainbow.selection.expression.compiler import compile_expression, evaluate
+from rainbow.selection.expression.compiler import compile_expression
 from rainbow.selection.expression.scalar import PRIMITIVES
 from rainbow.selection.variables import FEW_CLUSTERS, Variables
 from tests.conftest import examples
+from tests.expressions import evaluate
 
 names = st.sampled_from(["a", "b", "c", "d"])
 literals = st.sampled_from(["0", "1", "2", "3.5", "0.1", "100", "9007199254740992", "1e300", "true", "'t'"])

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from rainbow.errors import SelectionError
 from rainbow.selection.expression.columnar import evaluate_columns, read_column
-from rainbow.selection.expression.compiler import Expression, Fault, compile_expression, evaluate
+from rainbow.selection.expression.compiler import Expression, Fault, compile_expression
 from rainbow.selection.expression.scalar import MAX_TEXT, PRIMITIVES
 from tests.conftest import examples
+from tests.expressions import evaluate
 from tests.test_expression import VARIABLES
 
 PIECES = [

@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rainbow.scheduling import FairShare
-from rainbow.scheduling.fair_share.apportionment import apportion, entity
+from rainbow.scheduling.fair_share.apportionment import apportion
 from rainbow.scheduling.fair_share.share_tables import Tables, share_counts, total_quanta
+from tests.conformance.ducc import entity
 from tests.conftest import examples
 from tests.epochs import Cluster, shuffled
 from tests.scenarios import scenario

@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rainbow.selection.expression.analysis import ANY, FALLS, RISES, UNCLEAR, bounds, narrowed, never, trend
-from rainbow.selection.expression.compiler import Fault, compile_expression, evaluate
+from rainbow.selection.expression.compiler import Fault, compile_expression
 from tests.conftest import examples
+from tests.expressions import evaluate
 from tests.test_expression_columns import compound
 
 names = st.sampled_from(["a", "b", "cost"])

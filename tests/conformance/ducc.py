@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rainbow.errors import PolicyError
-from rainbow.scheduling.fair_share.apportionment import apportion, entity
+from rainbow.scheduling.fair_share.apportionment import Entity, apportion
 from rainbow.scheduling.fair_share.caps import job_cap, projected
 from rainbow.scheduling.fair_share.eviction import Invested, eviction_order
 from rainbow.scheduling.fair_share.model import JobWork
@@ -22,6 +22,12 @@ from tests.settings_documents import read_settings
 Row = dict[str, Any]
 FAMILIES = ("arrivals", "big", "fair", "mixed", "nodes")
 UNKNOWN = 2**31 - 1  # what the original says for "no limit known"
+
+
+def entity(name: str, weight: float, wanted: Sequence[int], longest: int) -> Entity:
+    """Make a claimant with tables up to the longest order."""
+    table = [0, *wanted[1:], *[0] * (longest + 1 - len(wanted))]
+    return Entity(name, weight, table, [0] * (longest + 1))
 
 
 def _makeable(tables: Tables) -> list[int]:

@@ -37,17 +37,11 @@ class Entity:
         return sum(self.wanted) if self.most is None else max(0, self.most - sum(self.given))
 
 
-def entity(name: str, weight: float, wanted: Sequence[int], longest: int) -> Entity:
-    """Make a claimant with tables up to the longest order."""
-    table = [0, *wanted[1:], *[0] * (longest + 1 - len(wanted))]
-    return Entity(name, weight, table, [0] * (longest + 1))
-
-
 def apportion(entities: Sequence[Entity], table: Table, classic: bool = False) -> None:
     """Give the machines of `table` to entities, in place: they get, want less, and the table shrinks.
 
-    >>> jobs, machines = [entity("a", 1, [0, 9], 2), entity("b", 1, [0, 0, 9], 2)], [0, 0, 4]
-    >>> apportion(jobs, machines); [job.given for job in jobs]
+    >>> jobs = [Entity(name, 1, wanted, [0, 0, 0]) for name, wanted in (("a", [0, 9, 0]), ("b", [0, 0, 9]))]
+    >>> apportion(jobs, [0, 0, 4]); [job.given for job in jobs]
     [[0, 4, 0], [0, 0, 2]]
     """
     if classic:

@@ -19,7 +19,7 @@ from typing import Any
 
 from rainbow.selection.choice import Scalar
 from rainbow.selection.expression.grammar import RESERVED, invalid, parse
-from rainbow.selection.expression.scalar import ARITIES, MAX_BITS, PRIMITIVES, NoValueError, Unknown, admit
+from rainbow.selection.expression.scalar import ARITIES, MAX_BITS, PRIMITIVES, NoValueError, Unknown
 
 Get = Callable[[str], Any]
 
@@ -102,29 +102,6 @@ def bind(code: CodeType, primitives: Mapping[str, Callable[..., Any]]) -> Callab
     """Return the compiled expression as a function of `get` that computes with these primitives."""
     function: Callable[[Get], Any] = eval(code, {"__builtins__": {}, **primitives})  # noqa: S307  # what _translate built, no text
     return function
-
-
-def evaluate(expression: Expression | str, variables: Mapping[str, Any]) -> Scalar | Fault:
-    """Return the value of an expression, or a Fault that says why it has none.
-
-    >>> evaluate("cost * min(hours, 24)", {"cost": 3, "hours": 30})
-    72
-    >>> evaluate("cost / hours", {"cost": 3, "hours": 0})
-    Fault(reason='division by zero', name='')
-    >>> evaluate("cost > 1", {})
-    Fault(reason='cost is not known', name='cost')
-    """
-    if isinstance(expression, str):
-        expression = compile_expression(expression)
-
-    def get(name: str) -> Scalar:
-        try:
-            value = variables[name]
-        except KeyError:
-            raise Unknown(name) from None
-        return admit(name, value)
-
-    return evaluate_with(expression, get)
 
 
 def evaluate_with(expression: Expression, get: Get) -> Scalar | Fault:

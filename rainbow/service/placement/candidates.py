@@ -160,12 +160,6 @@ class FewStates:
 StatesRead = FewStates | BoardStates
 
 
-def aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
-    """Return a cluster's variables as they were at a time."""
-    values, reported = kept
-    return dict(values) if reported is None else {**values, AGE: max(0.0, at - reported)}
-
-
 def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool) -> StatesRead:
     """Return the variables of every candidate's state; nodes_free as booked, idle workers if they are read.
 
