@@ -58,21 +58,22 @@ class Budget:
         return dict(zip(PERIODS, names, strict=True))[self.period]
 
 
-def read_budget(given: Mapping[str, Any], at: str = "/budget") -> Budget | None:
+def read_budget(given: Mapping[str, Any]) -> Budget | None:
     """Read a budget; None of an empty one. RequestError names the key."""
     if not given:
         return None
-    _known(given, ("amount", "of", "period", "over"), at)
+    _known(given, ("amount", "of", "period", "over"), "/budget")
     amount, of = given.get("amount"), given.get("of", {"core": 1})
     of = {COST: 1} if of == COST else of
     if amount is None or not _positive(amount):
-        raise RequestError(f"amount must be a number of 0 or more, got {amount!r:.40}", pointer=f"{at}/amount")
+        raise RequestError(f"amount must be a number of 0 or more, got {amount!r:.40}", pointer="/budget/amount")
     if not isinstance(of, Mapping) or not of or not all(map(_positive, of.values())):
-        raise RequestError("of must be cost or weights by type, such as {core: 1}", pointer=f"{at}/of")
+        raise RequestError("of must be cost or weights by type, such as {core: 1}", pointer="/budget/of")
     period, over = given.get("period", "month"), given.get("over", REFUSE)
     for key, value, allowed in (("period", period, PERIODS), ("over", over, (REFUSE, LOWEST))):
         if value not in allowed:
-            raise RequestError(f"{key} must be one of {', '.join(allowed)}, got {value!r:.40}", pointer=f"{at}/{key}")
+            told = f"{key} must be one of {', '.join(allowed)}, got {value!r:.40}"
+            raise RequestError(told, pointer=f"/budget/{key}")
     return Budget(float(amount), {str(kind): float(weight) for kind, weight in of.items()}, period, over)
 
 

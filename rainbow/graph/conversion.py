@@ -109,7 +109,7 @@ def read_cluster(
     return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types))
 
 
-def read_grown(before: Cluster, document: Any, changes: Any, limits: Limits = LIMITS) -> Cluster | None:
+def read_grown(before: Cluster, document: Any, changes: Any) -> Cluster | None:
     """Return the cluster of `document`, which is that of `before` after these changes, without reading it whole.
 
     None where it must be read: the changes do more than add vertices below others, something of them may be wrong,
@@ -118,7 +118,7 @@ def read_grown(before: Cluster, document: Any, changes: Any, limits: Limits = LI
     graph = document["graph"]
     if graph.get("directed") is False:
         return None
-    return read_more(before, changes, len(graph["nodes"]), len(graph["edges"]), limits)
+    return read_more(before, changes, len(graph["nodes"]), len(graph["edges"]))
 
 
 def read_more(before: Cluster, changes: Any, vertices: int, edges: int, limits: Limits = LIMITS) -> Cluster | None:

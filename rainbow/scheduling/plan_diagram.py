@@ -44,12 +44,11 @@ def _enter(made: Timeline, view: View, plan: Plan, inside: Set[str], usual: floa
 LEFT, WIDTH, ROW, TOP = 160, 800, 18, 24
 
 
-def draw(timeline: Timeline, now: float, until: float | None = None) -> str:
-    """Return an SVG of [now, until); without `until`, up to the last end."""
+def draw(timeline: Timeline, now: float) -> str:
+    """Return an SVG from now up to the last end."""
     entries = list(timeline.entries())
     last = max((t for _, line in entries for t, _ in line if t < inf), default=now)
-    end = until if until is not None else max(last, now)
-    span = max(end - now, 1.0)
+    span = max(last - now, 1.0)
     height = TOP + ROW * len(entries) + 4
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 10}" height="{height}" '

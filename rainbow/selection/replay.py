@@ -142,32 +142,32 @@ def _sum(found: Sum) -> dict[str, Any]:
     return {"sum": found.total, "jobs": found.jobs}
 
 
-def read_recorded(document: Any, pointer: str = "") -> RecordedDecision:
+def read_recorded(document: Any) -> RecordedDecision:
     """Read a decision as the ledger writes it; SelectionError says where it is none."""
     if not isinstance(document, Mapping):
-        raise SelectionError("a decision is a mapping", pointer=pointer)
-    states = _mapping(document, "states", pointer)
+        raise SelectionError("a decision is a mapping", pointer="")
+    states = _mapping(document, "states")
     for name, values in states.items():
         if not isinstance(values, Mapping):
-            raise SelectionError("a state is a mapping", pointer=f"{pointer}/states/{name}")
+            raise SelectionError("a state is a mapping", pointer=f"/states/{name}")
     candidates = document.get("candidates")
     if not isinstance(candidates, list):
-        raise SelectionError("candidates is a list", pointer=f"{pointer}/candidates")
+        raise SelectionError("candidates is a list", pointer="/candidates")
     return RecordedDecision(
         id=str(document.get("id", "")),
-        candidates=[_candidate(one, f"{pointer}/candidates/{at}") for at, one in enumerate(candidates)],
+        candidates=[_candidate(one, f"/candidates/{at}") for at, one in enumerate(candidates)],
         states=states,
-        parameters=_mapping(document, "parameters", pointer),
-        seed=_seed(document.get("seed", 0), pointer),
+        parameters=_mapping(document, "parameters"),
+        seed=_seed(document.get("seed", 0)),
         cluster=document.get("cluster"),
         unknown=tuple(map(str, document.get("unknown") or ())),
     )
 
 
-def _mapping(document: Mapping[str, Any], key: str, pointer: str) -> Mapping[str, Any]:
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = document.get(key, {})
     if not isinstance(value, Mapping):
-        raise SelectionError(f"{key} is a mapping", pointer=f"{pointer}/{key}")
+        raise SelectionError(f"{key} is a mapping", pointer=f"/{key}")
     return value
 
 
@@ -180,9 +180,9 @@ def _candidate(written: Any, pointer: str) -> Verdict:
     return Verdict(written["cluster"], True, fits=fits, exact=bool(written.get("fits_exact", True)), totals=totals)
 
 
-def _seed(value: Any, pointer: str) -> int | str:
+def _seed(value: Any) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise SelectionError("a seed is a number or text", pointer=f"{pointer}/seed")
+        raise SelectionError("a seed is a number or text", pointer="/seed")
     return value
 
 

@@ -472,9 +472,9 @@ def _parts(ids: Collection[str]) -> list[list[str]]:
     return [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
 
 
-def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool], most: int | None = None) -> list[Task]:
+def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Task]:
     query = sa.select(*_COLUMNS).where(*where).order_by(tasks.c.job, tasks.c.index)
-    return [_task(row) for row in connection.execute(query.limit(most) if most is not None else query)]
+    return [_task(row) for row in connection.execute(query)]
 
 
 def _named(row: Sequence[Any]) -> Task:
