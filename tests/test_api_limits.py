@@ -6,6 +6,7 @@ import threading
 
 from rainbow.service import Limits
 from rainbow.service.core import event_stream
+from rainbow.service.core.limits import check_limits, limits_of
 from tests.conftest import REGISTRATION, Api, Clock, grid, jobspec, open_service_at
 from tests.test_end_to_end import until
 
@@ -76,3 +77,7 @@ def test_rate_counts_for_a_credential_whatever_is_brought_beside_it(database: st
     api.problem(429, "too-many", "GET", "/v1/jobs", None, oak.token, "rbt_wrong3")
     api.problem(429, "too-many", "GET", "/v1/jobs", None, oak.token)
     service.close()
+
+
+def test_limits_of_a_store_of_before_are_filled_in_as_they_are_when_they_are_set() -> None:
+    assert limits_of({"max_retries": 3}) == check_limits({"max_retries": 3})

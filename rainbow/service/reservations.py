@@ -23,7 +23,7 @@ from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.matching import stated_units
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import limits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import clusters, events, reservations
@@ -57,7 +57,7 @@ def create(
     request = parse_jobspec(body["jobspec"]) if "jobspec" in body else None
     with service.store.read() as connection:
         record = (visible_cluster if request else own_cluster)(connection, who, name)
-        limits = check_limits(clusters.limits(connection, record.id))
+        limits = limits_of(clusters.limits(connection, record.id))
     if request is None:
         limits = {**limits, "reservation_days": 0}
     owner = _owner(who, record, body.get("requestor"), body.get("login"))

@@ -19,7 +19,7 @@ from rainbow.service.agents.unit_of_work import UnitOfWork
 from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
 from rainbow.service.core.heartbeats import PULLS
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import limits_of
 from rainbow.service.core.pubsub import Pause, awaited_by
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
@@ -110,7 +110,7 @@ def _offers(
     if whole:
         first = set(list(dict.fromkeys(task.job for task in assigned))[:most])
         assigned = [task for task in assigned if task.job in first]
-    limits = check_limits(clusters.limits(connection, cluster.id)) if assigned else {}
+    limits = limits_of(clusters.limits(connection, cluster.id)) if assigned else {}
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
     same = {"units": units, "output": service.settings.limits.output}
     offers = [{**_offer(connection, task, cluster.worker_type, limits), **same} for task in assigned]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
 from rainbow.lazy import cached_property
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import limits_of
 from rainbow.state_machine import Task
 from rainbow.store import clusters, jobs, statistics, tasks
 from rainbow.store.statistics import Ran
@@ -34,7 +34,7 @@ class UnitOfWork:
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """The cluster's limits."""
-        return check_limits(clusters.limits(self.connection, self.cluster_id))
+        return limits_of(clusters.limits(self.connection, self.cluster_id))
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job, read once."""

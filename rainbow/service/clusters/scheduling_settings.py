@@ -12,7 +12,7 @@ from rainbow.plugins import UnknownPlugin
 from rainbow.regex import RegexError
 from rainbow.scheduling import Begins, Broken, Keeps, Warns, installed, policies, traits_of
 from rainbow.service.core.access import Caller, own_cluster
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import check_limits, limits_of
 from rainbow.service.jobs.expectation import take_back
 from rainbow.store import clusters, events, jobs, reservations, tasks
 from rainbow.store.events import Change
@@ -112,7 +112,7 @@ def _parts(record: ClusterRecord) -> dict[str, dict[str, Any]]:
     except (PolicyError, UnknownPlugin):
         settings = dict(record.settings)
     named = {"policy": record.policy, "visibility": record.visibility}
-    return {"policy": named, "settings": settings, "limits": check_limits(record.limits)}
+    return {"policy": named, "settings": settings, "limits": limits_of(record.limits)}
 
 
 def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:

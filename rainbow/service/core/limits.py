@@ -53,11 +53,17 @@ WORDS = {
 
 
 _LIMITS = record(SCHEMA)
+_DEFAULTS = {key: default for key, (default, _) in SCHEMA.items()}
 
 
 def check_limits(given: Any) -> dict[str, Any]:
     """Return every limit, those not given at their defaults; PolicyError names the first fault by pointer."""
     return _LIMITS(given, "/limits")
+
+
+def limits_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every limit of a cluster, those not stored at their defaults; what is stored was checked before."""
+    return {**_DEFAULTS, **stored}
 
 
 def admit(connection: sa.Connection, record: JobRecord, new: int, limits: Mapping[str, int]) -> None:

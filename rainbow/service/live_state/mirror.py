@@ -21,7 +21,7 @@ from rainbow.errors import PlanError, TryLater
 from rainbow.matching import Occupancy, consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import ClusterIndex
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import limits_of
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependencies import target
 from rainbow.service.jobs.jobspecs import reading
@@ -124,7 +124,7 @@ def _read_ended(connection: sa.Connection, mirror: Mirror, since: float) -> dict
 
 
 def _heed_limits(mirror: Mirror, record: ClusterRecord) -> None:
-    limits = check_limits(record.limits)
+    limits = limits_of(record.limits)
     if limits != mirror.limits:
         mirror.limits, mirror.deadlines = limits, []
         for task in mirror.booked.values():

@@ -20,7 +20,7 @@ from rainbow.errors import TooMany
 from rainbow.matching import match
 from rainbow.scheduling import Broken
 from rainbow.selection import reads, reads_states, select
-from rainbow.service.core.limits import admit, check_limits, limits_tasks
+from rainbow.service.core.limits import admit, limits_of, limits_tasks
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading
@@ -325,7 +325,7 @@ class Elsewhere:
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:
-    limits = check_limits(clusters.limits(connection, record.cluster_id))
+    limits = limits_of(clusters.limits(connection, record.cluster_id))
     new = sum(tasks.counts(connection, [record.id])[record.id].values()) if limits_tasks(limits) else 0
     try:
         admit(connection, record, new, limits)

@@ -18,7 +18,7 @@ from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.counters import count, phase
-from rainbow.service.core.limits import admit, check_limits
+from rainbow.service.core.limits import admit, limits_of
 from rainbow.service.jobs.dependencies import (
     check_dependencies,
     check_scopes,
@@ -127,7 +127,7 @@ class SubmitTransaction:
                 return  # `write` says why, or lets it wait
             cluster = refusal.taking(connection, name)
             record = self._record(connection, job_id, cluster, None)
-            limits = check_limits(cluster.limits)
+            limits = limits_of(cluster.limits)
             if not self.asked.basis:  # what it replaces makes room
                 admit(connection, record, self.size, limits)
             new = self._first_tasks(connection, record, limits)
@@ -356,7 +356,7 @@ class SubmitTransaction:
         decision: tuple[dict[str, Any], dict[str, str]],
         new: bool,
     ) -> None:
-        limits, (kept, texts) = check_limits(cluster.limits), decision
+        limits, (kept, texts) = limits_of(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, self.size, limits)
         retries = STARTS if self.wanted.request.service else limits["max_retries"]

@@ -42,7 +42,7 @@ from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.scheduling.rules.running_limits import within
 from rainbow.service.accounts.account_cache import with_elsewhere
 from rainbow.service.agents.liveness import LostClusters, is_awaited, lose_the_silent, may_return
-from rainbow.service.core.limits import check_limits
+from rainbow.service.core.limits import limits_of
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
@@ -86,7 +86,7 @@ def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
 
 def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> None:
     with service.store.write() as connection:
-        limits = check_limits(clusters.limits(connection, mirror.entry.id))
+        limits = limits_of(clusters.limits(connection, mirror.entry.id))
         found = tasks.get(connection, mirror.entry.id, names).values()
         late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
         tasks.save_all(connection, [transition(task, StopOrdered(WHY), now) for task in late], now)
