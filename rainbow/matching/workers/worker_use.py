@@ -74,10 +74,12 @@ def worker_kinds(cluster: Cluster) -> dict[str, str]:
 def worker_capacity(cluster: Cluster) -> dict[str, dict[str, int]]:
     """{worker: {type: amount of all its vertices of that type, in base units}}, in natural order of workers."""
     workers = workers_of(cluster)
-    kinds = workers.by_name
-    roots = {kind: workers.rooted.below(kind) for kind in set(kinds.values())}
-    totals = {kind: root.totals if cluster.levels == "strict" else root.amounts for kind, root in roots.items()}
-    return {name: dict(totals[kind]) for name, kind in kinds.items()}
+    return {name: dict(workers.capacities[kind]) for name, kind in workers.by_name.items()}
+
+
+def largest_worker(cluster: Cluster, type_: str) -> int:
+    """Return the largest amount of a type that one worker has, in base units."""
+    return max((amounts.get(type_, 0) for amounts in workers_of(cluster).capacities.values()), default=0)
 
 
 def is_located(cluster: Cluster) -> bool:
@@ -119,11 +121,10 @@ def measures(cluster: Cluster) -> dict[str, Measure]:
     Of vertices in several units of one quantity, the largest is the graph's. Under strict levels units are not read:
     amounts are in the graph's own.
     """
-    found: dict[str, Measure] = {}
-    for (type_, measured), largest in cluster_class_of(cluster, root_of(cluster)).pools.items():
-        if measured:
-            found[type_] = Measure(base_unit(measured), largest)
-    return {} if cluster.levels == "strict" else found
+    if cluster.levels == "strict":
+        return {}
+    pools = cluster_class_of(cluster, root_of(cluster)).pools
+    return {type_: Measure(base_unit(measured), largest) for (type_, measured), largest in pools.items() if measured}
 
 
 def stated_units(cluster: Cluster) -> dict[str, str]:
@@ -399,7 +400,7 @@ class Workers:
 
     def __init__(self, cluster: Cluster) -> None:
         self.outline = cluster.outline
-        self._named = cluster.workers
+        self._named, self._strict = cluster.workers, cluster.levels == "strict"
         self.kinds, _ = classify(cluster)
         self.rooted = cluster_class_of(cluster, self.kinds[0])
         self.are_apart = not self.rooted.has_nested_workers
@@ -437,9 +438,15 @@ class Workers:
         return {name: kinds[vertex] for name, vertex in self._named.items()}
 
     @cached_property
+    def capacities(self) -> dict[SubtreeClass, Mapping[str, int]]:
+        """{kind of worker: {type: amount}}."""
+        roots = {kind: self.rooted.below(kind) for kind in set(self.by_name.values())}
+        return {kind: root.totals if self._strict else root.amounts for kind, root in roots.items()}
+
+    @cached_property
     def types(self) -> frozenset[str]:
         """The types of all vertices in workers."""
-        return frozenset(type_ for kind in set(self.by_name.values()) for type_ in self.rooted.below(kind).amounts)
+        return frozenset().union(*self.capacities.values())
 
     def alike(self) -> dict[WorkerUse, list[int]]:
         """{stand: its workers}, in the order of their first workers."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMany, Undecided
-from rainbow.matching import match, names_of, worker_capacity
+from rainbow.matching import largest_worker, match, names_of
 from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
@@ -152,7 +152,7 @@ def check_processes(service: Service, request: Request, cluster: Cluster) -> Non
 
 def _largest(cluster: Cluster) -> int:
     """Return how many cores the largest worker has; where none are counted, as many as a large machine has."""
-    return max((amounts.get("core", 0) for amounts in worker_capacity(cluster).values()), default=0) or UNCOUNTED
+    return largest_worker(cluster, "core") or UNCOUNTED
 
 
 def taking(connection: sa.Connection, name: str, *, lock: bool = False) -> ClusterRecord:
