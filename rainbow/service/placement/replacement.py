@@ -86,9 +86,10 @@ def is_unfinished(service: Service, cluster_id: str) -> bool:
 
 def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
     """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
-    told = service.state(Outlook).of(mirror.entry.id, service.clock())
     before = service.state(Reviews).get(mirror.entry.id)
-    if not is_due(service, mirror.entry.id, mirror.limits) or told is None or told.forecast is None:
+    due = is_due(service, mirror.entry.id, mirror.limits)
+    told = service.state(Outlook).of(mirror.entry.id, service.clock()) if due else None
+    if told is None or told.forecast is None:
         if before and before.left:
             service.state(Reviews)[mirror.entry.id] = Review(before.at)
         return False
