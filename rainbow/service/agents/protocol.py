@@ -1,4 +1,4 @@
-"""The agent's verbs: receive, accept, report."""
+"""The agent's verbs: receive, accept, report events, heartbeat."""
 
 from __future__ import annotations
 
