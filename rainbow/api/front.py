@@ -1,6 +1,6 @@
 """The front: HTTP requests as they come → the application, by ASGI.
 
-1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
+    1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
     2 body      read within a deadline, here, so that one who sends slowly keeps no thread
     3 answer    by the Flask application, in a thread of the request's lane
     4 pauses    what waits for something (an agent, an event stream) waits here, without a thread, and is asked again
