@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import rainbow
+from rainbow.cache import Overlay
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
-from rainbow.lru_cache import Overlay
 from rainbow.matching import amounts_on, candidates_of, candidates_without
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.count_arrays import Catalogue

@@ -26,8 +26,8 @@ from rainbow.api.lanes import Lanes
 from rainbow.api.pauses import AGENT, PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
 from rainbow.api.wire import request_id, tokens_of
+from rainbow.cache import LruCache
 from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
-from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import AWAY

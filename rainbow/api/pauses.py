@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flask import request
 
 from rainbow.api.wire import service
-from rainbow.lru_cache import LruCache
+from rainbow.cache import LruCache
 from rainbow.service.core.pubsub import Pause, PubSub
 
 if TYPE_CHECKING:

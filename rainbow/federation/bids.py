@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rainbow.cache import LruCache
 from rainbow.errors import Conflict, SelectionError, Unavailable
 from rainbow.federation.callers import Caller
 from rainbow.federation.question import Question
 from rainbow.federation.shards import Answer, Away, Shard
 from rainbow.idempotency import made_at
-from rainbow.lru_cache import LruCache
 from rainbow.selection.rank import Standing, best, chance_of
 
 LASTS = 3.0  # seconds that a bid stands which reads no states

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rainbow.api.wire import tokens_of
+from rainbow.cache import LruCache
 from rainbow.errors import TryLater, Unauthenticated
 from rainbow.federation.shards import Answer, Away, Shard
-from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import HELP, MISSING, UNKNOWN
 from rainbow.store.credentials import digest
 

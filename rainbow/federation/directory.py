@@ -13,10 +13,10 @@ from math import inf
 from typing import Any
 from urllib.parse import quote
 
+from rainbow.cache import LruCache
 from rainbow.errors import Conflict
 from rainbow.federation.callers import Caller, busy
 from rainbow.federation.shards import Answer, Away, Shard
-from rainbow.lru_cache import LruCache
 from rainbow.selection.rank import chance_of, drawn
 
 MOST = 200_000  # clusters, and jobs, whose shard is remembered

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rainbow.api.wire import check, jobspec_in
+from rainbow.cache import LruCache
 from rainbow.errors import InputError
 from rainbow.federation.shards import Shard
 from rainbow.federation.upstream import Pairs
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.lru_cache import LruCache
 from rainbow.service.placement.candidates import NAMED
 
 MOST_READ, LONGEST = 2_000, 20_000  # jobspecs whose reading is remembered, characters of each

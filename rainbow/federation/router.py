@@ -31,6 +31,7 @@ from rainbow.api.problems import plain_problem
 from rainbow.api.server import QUEUE, listener_at, log_to_stderr, uvicorn_config, with_operations
 from rainbow.api.views.jobs import cluster_tokens
 from rainbow.api.wire import check, jobspec_in, request_id, unpacked
+from rainbow.cache import LruCache
 from rainbow.errors import Conflict, NotFound, RainbowError, RequestError, TooMany, Unauthenticated
 from rainbow.federation import answers as merge
 from rainbow.federation.callers import Caller, Callers
@@ -39,7 +40,6 @@ from rainbow.federation.question import Question
 from rainbow.federation.shards import Answer, Away, Shard
 from rainbow.federation.submits import Submits
 from rainbow.federation.upstream import Pairs
-from rainbow.lru_cache import LruCache
 from rainbow.service import Settings, read_config
 from rainbow.service.core.settings import Limits
 from rainbow.store.credentials import digest

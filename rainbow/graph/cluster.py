@@ -27,12 +27,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import cached_property
 from rainbow.errors import GraphError
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
 from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, derive_path, listed
 from rainbow.graph.validation import attributes, check_ends, check_vertices, top_down
-from rainbow.lazy import cached_property
 from rainbow.text import data_frame, html_table, natural
 
 if TYPE_CHECKING:

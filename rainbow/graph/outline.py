@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.text import natural
 
 if TYPE_CHECKING:

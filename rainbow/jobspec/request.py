@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, count
 from typing import Any
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 
 SLOT = "slot"
 LOWEST, HIGHEST = -1023, 1024  # priority, as in POSIX

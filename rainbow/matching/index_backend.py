@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, overload
 from weakref import WeakSet
 
-from rainbow.lazy import LazyModule, cached_property
-from rainbow.lru_cache import LruCache
+from rainbow.cache import LazyModule, LruCache, cached_property
 from rainbow.matching.equivalence.class_solver import ClassSolver, totals_standing
 from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
 from rainbow.matching.equivalence.count_arrays import OPEN, Catalogue

@@ -21,8 +21,8 @@ from urllib.parse import urlencode, urlsplit
 
 from flask import Blueprint, Response, current_app, g, redirect, render_template, request
 
+from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, Unauthenticated
-from rainbow.lru_cache import LruCache
 from rainbow.service.core import sessions
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.sessions import Session

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rainbow.accounts.budget import GUARANTEED, read_limits
+from rainbow.cache import cached_property
 from rainbow.errors import PolicyError, RequestError
 from rainbow.jobspec.request import HIGHEST, LOWEST
-from rainbow.lazy import cached_property
 from rainbow.scheduling.settings_schema import Check, Fields, filled, integer, listed, number, one_of, record
 
 DEFAULT = "default"

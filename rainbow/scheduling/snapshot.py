@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.request import HIGHEST, LOWEST
-from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from rainbow.state_machine import WorkerState

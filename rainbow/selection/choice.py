@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache
+from rainbow.cache import LruCache, cached_property
 from rainbow.matching import amounts_on, names_of
 from rainbow.selection.choice import MISSING, Names, Scalar
 from rainbow.selection.expression.columnar import Column, Numbers, Truths, evaluate_columns, read_column, scalars

@@ -19,7 +19,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.selection.choice import Names
 from rainbow.selection.expression.scalar import is_number
 from rainbow.selection.variables import StatesAt, StateTable

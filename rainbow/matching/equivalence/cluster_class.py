@@ -10,8 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import quantity
-from rainbow.lazy import cached_property
 from rainbow.matching.model.conditions import field_of, matchers
 from rainbow.matching.model.layout import Pools
 

@@ -17,8 +17,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from rainbow.lazy import LazyModule, cached_property
-from rainbow.lru_cache import LruCache, Overlay
+from rainbow.cache import LazyModule, LruCache, Overlay, cached_property
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.conditions import NearMiss, ask, least_met, no_subsystem, nothing_hung

@@ -27,10 +27,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from rainbow.cache import cached_property
 from rainbow.graph import Cluster
 from rainbow.graph.outline import Deferred
 from rainbow.jobspec.quantities import quantity
-from rainbow.lazy import cached_property
 from rainbow.matching.model.conditions import has_name
 
 if TYPE_CHECKING:

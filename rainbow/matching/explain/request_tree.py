@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import quantity
-from rainbow.lazy import cached_property
 from rainbow.matching.explain.smallest_change import question
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met

@@ -22,8 +22,8 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import quantity
-from rainbow.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import in_words
-from rainbow.lazy import cached_property
 from rainbow.text import data_frame, html_table
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache
+from rainbow.cache import LruCache, cached_property
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
 from rainbow.matching.fluxion.traversal import Traversal, exclusive

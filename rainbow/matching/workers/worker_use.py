@@ -14,8 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import base_unit
-from rainbow.lazy import cached_property
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced

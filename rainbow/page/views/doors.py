@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import redirect, request
 
+from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, TooMany, Unauthenticated
-from rainbow.lru_cache import LruCache
 from rainbow.page.frame import (
     check_origin,
     cookie_name,

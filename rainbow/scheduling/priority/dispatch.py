@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.scheduling.interface import Free, View, Wait
 from rainbow.scheduling.priority.config.settings import CONSERVATIVE, FCFS, GRID_ENGINE, most_reservations
 from rainbow.scheduling.priority.model import Item, SlotAssignment

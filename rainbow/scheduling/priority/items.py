@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any
 
-from rainbow.lru_cache import Same
+from rainbow.cache import Same
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import TUNED
 from rainbow.scheduling.priority.model import NOTHING, ONE_WORKER, Environment, Item, JobRequest, read_asks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import cached_property
 from rainbow.errors import RequestError
-from rainbow.lazy import cached_property
 from rainbow.service.core.limits import limits_of
 from rainbow.state_machine import Task
 from rainbow.store import clusters, jobs, statistics, tasks

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
-from rainbow.lru_cache import LruCache
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest

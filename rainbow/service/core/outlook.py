@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from rainbow.cache import LruCache, Same
 from rainbow.forecast import Expected, Forecast, Room, Rooms, eta
 from rainbow.forecast.eta import Rows
 from rainbow.forecast.forecast import SOFTENED, bias_of, spread
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats
-from rainbow.lru_cache import LruCache, Same
 
 SLACK = 5.0  # seconds by which clocks of two processes may differ
 FIRST = 64  # rows

@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rainbow.cache import LruCache
 from rainbow.errors import Unauthenticated
-from rainbow.lru_cache import LruCache
 from rainbow.service.core.access import Caller, caller_by
 from rainbow.store import credentials
 from rainbow.store.credentials import SessionRecord, digest

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from rainbow.cache import LruCache
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.lru_cache import LruCache
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.state_machine import Task, task_id
 from rainbow.store import jobs

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rainbow.cache import LruCache
 from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.room import Floats
-from rainbow.lru_cache import LruCache
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of

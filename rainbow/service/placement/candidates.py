@@ -16,10 +16,9 @@ from hashlib import sha256
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import LruCache, Overlay, Same, cached_property
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
-from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache, Overlay, Same
 from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.expression.scalar import is_number

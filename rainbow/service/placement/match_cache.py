@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rainbow.cache import LruCache, cached_property
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.lazy import cached_property
-from rainbow.lru_cache import LruCache
 from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase

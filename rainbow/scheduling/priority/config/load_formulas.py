@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.snapshot import RunView
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from math import inf
 from typing import Any
 
-from rainbow.lazy import cached_property
+from rainbow.cache import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.calendar import ON
 from rainbow.scheduling.priority.config.load_formulas import WorkerLoads

@@ -1,4 +1,4 @@
-"""An attribute is worked out once, and no thread waits for another that works one out."""
+"""What is worked out once is kept and no thread waits for it; an overlay is the list that it is made of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import ast
 import threading
 from pathlib import Path
 
-from rainbow.lazy import cached_property
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rainbow import cache
+from rainbow.cache import Overlay, cached_property
 
 CODE = Path(__file__).parents[1] / "rainbow"
 
@@ -70,3 +75,41 @@ def test_nothing_uses_the_property_that_holds_a_lock() -> None:
         if "cached_property" in {name.name for name in node.names}
     ]
     assert not users
+
+
+SIZE = 6
+changes = st.lists(st.dictionaries(st.integers(0, SIZE - 1), st.builds(object), max_size=3), max_size=8)
+
+
+@given(changes, changes, st.integers(1, SIZE), st.slices(SIZE))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_overlay_is_the_list_it_stands_for(
+    monkeypatch: pytest.MonkeyPatch,
+    first: list[dict[int, object]],
+    second: list[dict[int, object]],
+    most: int,
+    some: slice,
+) -> None:
+    monkeypatch.setattr(cache, "MOST_OTHERS", most)
+    base = Overlay([object() for _ in range(SIZE)])
+    lists = [(_after(base, steps), _after_plainly(base, steps)) for steps in (first, second)]
+    for found, plain in lists:
+        assert [*found] == plain == [found[at] for at in range(SIZE)]
+        assert (len(found), [*found[some]], found[-1]) == (SIZE, plain[some], plain[-1])
+    (one, plain), (other, others) = lists
+    differing = [at for at in range(SIZE) if plain[at] is not others[at]]
+    assert [*one.differing(other)] == [*one.differing(others)] == differing
+
+
+def _after(made: Overlay[object], steps: list[dict[int, object]]) -> Overlay[object]:
+    for step in steps:
+        made = made.with_others(step)
+    return made
+
+
+def _after_plainly(base: Overlay[object], steps: list[dict[int, object]]) -> list[object]:
+    whole = [*base]
+    for step in steps:
+        for at, one in step.items():
+            whole[at] = one
+    return whole
