@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from rainbow.jobspec import Request
 from rainbow.matching import Verdict
-from rainbow.selection.choice import Choice, Scalar
-from rainbow.selection.expression.scalar import SAFE, is_number, summable
+from rainbow.selection.choice import Choice, Scalar, is_number
+from rainbow.selection.expression.scalar import SAFE, summable
 from rainbow.selection.select import select
 
 N = TypeVar("N", int, float)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 Scalar = int | float | str | bool
 MISSING = object()  # in place of a value that nobody gives
+
+
+def is_number(value: Any) -> TypeGuard[int | float]:
+    """Tell numbers from truth values, which Python counts among the integers."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 # ── of many clusters hardly anybody reads more than a few lines: names and values are made when somebody looks ──

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rainbow.errors import SelectionError
-from rainbow.selection.choice import MISSING, ByRow, Choice, NamedRows, Scalar, Step
+from rainbow.selection.choice import MISSING, ByRow, Choice, NamedRows, Scalar, Step, is_number
 from rainbow.selection.expression.columnar import Column, Numbers, Truths, scalars
 from rainbow.selection.expression.compiler import Expression, compile_expression
-from rainbow.selection.expression.scalar import NoValueError, describe, is_number, shown, truth
+from rainbow.selection.expression.scalar import NoValueError, describe, shown, truth
 from rainbow.selection.options import (
     Instruction,
     Priority,

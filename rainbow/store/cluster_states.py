@@ -20,8 +20,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from rainbow.cache import cached_property
-from rainbow.selection.choice import Names
-from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.choice import Names, is_number
 from rainbow.selection.variables import StatesAt, StateTable
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters, workers

@@ -36,8 +36,9 @@ from rainbow.scheduling.priority.config.orders import read_order
 from rainbow.scheduling.priority.model import Item
 from rainbow.scheduling.priority.share_tree import charge, entitlements, leaf_of, turns
 from rainbow.scheduling.snapshot import BEHIND_ALL, JobView
+from rainbow.selection.choice import is_number
 from rainbow.selection.expression.compiler import Fault, evaluate_with
-from rainbow.selection.expression.scalar import Unknown, admit, is_number
+from rainbow.selection.expression.scalar import Unknown, admit
 
 PACE = 3600.0  # seconds from one job that is put first for its age to the next
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
-from rainbow.selection.choice import Scalar
+from rainbow.selection.choice import Scalar, is_number
 
 MAX_BITS = 1024  # of an integer; the largest float has as many
 MAX_EXPONENT = 1024  # of an integer power
@@ -39,11 +39,6 @@ class Unknown(NoValueError):
 
 
 # ── kinds ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def is_number(value: Any) -> TypeGuard[int | float]:
-    """Tell numbers from truth values, which Python counts among the integers."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shown(value: Any) -> str:

@@ -12,7 +12,7 @@ from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyEr
 from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.scheduling import policies, traits_of
-from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.choice import is_number
 from rainbow.service.clusters.scheduling_settings import begun
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.service import RegisteredCluster, keep_summary

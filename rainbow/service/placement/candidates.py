@@ -21,7 +21,7 @@ from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
 from rainbow.matching import Verdict, names_of
 from rainbow.scheduling import Names, installed, traits_of
-from rainbow.selection.expression.scalar import is_number
+from rainbow.selection.choice import is_number
 from rainbow.selection.variables import AGE, SWITCHES
 from rainbow.store import clusters, workers
 from rainbow.store.cluster_states import BoardStates, Made, StateBoard, read_made, row_of
