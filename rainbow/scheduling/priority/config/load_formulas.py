@@ -11,7 +11,7 @@ Values named np_... are per processor, and so is what is added to them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rainbow.cache import cached_property
@@ -26,10 +26,10 @@ class FormulaFault(ValueError):
     """The text is not a formula."""
 
 
-def read_formula(text: str, names: Collection[str] | None = None) -> Formula:
-    """Read a formula; with `names`, no others may stand in it.
+def read_formula(text: str) -> Formula:
+    """Read a formula.
 
-    >>> read_formula("$num_proc*0.5+1", {"num_proc"})
+    >>> read_formula("$num_proc*0.5+1")
     (('num_proc', 0.5), ('', 1.0))
     """
     terms: list[tuple[str, float]] = []
@@ -40,8 +40,6 @@ def read_formula(text: str, names: Collection[str] | None = None) -> Formula:
             raise FormulaFault(f"cannot read {text[at:]!r}")
         sign = -1.0 if found[1] == "-" else 1.0
         name = found[3] or ""
-        if name and names is not None and name not in names:
-            raise FormulaFault(f"there is no value {name!r}")
         terms.append((name, sign * float((found[4] or 1) if name else found[2])))
         at = found.end()
     if not terms:
