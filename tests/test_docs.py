@@ -4,6 +4,8 @@ import dataclasses
 import doctest
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,6 +66,18 @@ def test_every_function_that_the_design_names_is_in_its_file(page):
                 file,
                 name,
             )
+
+
+def test_walks_run_through_no_more_files_than_the_design_says():
+    """In a process of their own: here much is remembered already."""
+    design = (ROOT / "docs/design.md").read_text()
+    most = re.search(r"\((\d+); the same again (\d+), a cycle \d+ to (\d+)\)", design)
+    command = [sys.executable, ROOT / "docs/design/walks.py"]
+    rows = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {name: int(files) for name, files in re.findall(r"^\| ([a-z_:, ]+) \| (\d+) \|", rows, re.M)}
+    cycle = max(files for name, files in found.items() if name.startswith("step, "))
+    counts = (found["submit, fresh"], found["submit, the same again"], cycle)
+    assert all(count <= int(named) for count, named in zip(counts, most.groups(), strict=True)), found
 
 
 def test_every_line_of_the_threat_model_names_tests_that_there_are():
