@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.matching import Verdict
-from rainbow.scheduling import policies, traits_of
+from rainbow.scheduling import policies
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import WITHDRAWING, end
 from rainbow.service.placement.arrival import Arrival, arrivals
@@ -80,8 +80,6 @@ class Wish:
 
 def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     """Ask for what should leave a site, and move what it has given back; return whether anything was written."""
-    if not traits_of(record.policy).hands_over:
-        return False
     wrote = bool(mirror.withdrawn) and _move(service, mirror)
     asked, now = service.state(Asking).setdefault(record.id, Asked()), service.clock()
     if not mirror.booked or 0 <= now - asked.at < LOOK_INTERVAL:

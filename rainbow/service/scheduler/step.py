@@ -215,7 +215,8 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
     else:
         service.state(Looks).pop(mirror.entry.id, None)
         wrote = (not away and move_to_sooner(service, mirror)) or wrote
-    wrote = recall(service, mirror, record) or wrote
+    if traits_of(record.policy).hands_over:
+        wrote = recall(service, mirror, record) or wrote
     wrote = empty_for_maintenance(service, mirror, record) or wrote
     return stop_the_overdue(service, mirror) or wrote
 
