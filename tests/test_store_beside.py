@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from rainbow.service import Service, Settings
 from rainbow.store import Store, cluster_states, clusters, events, open_store
 from rainbow.store.cluster_states import StateBoard
-from rainbow.store.engine import Alone
+from rainbow.store.engine import Alone, Overtaken
 from rainbow.store.schema import jobs
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.postgres import Postgres
@@ -137,6 +137,26 @@ def test_part_that_fails_leaves_no_event_and_the_others_theirs(pair: list[Store]
         assert [event.facts for event in events.after(connection, 0, None)] == [{"fails": False}] * 2
 
 
+def test_part_that_is_overtaken_is_done_again_beside_the_other_server(pair: list[Store]) -> None:
+    entered, leave, faults = threading.Event(), threading.Event(), [Overtaken()]
+
+    def hold(_: sa.Connection) -> None:
+        entered.set()
+        assert leave.wait(20)
+
+    def part(_: sa.Connection) -> str:
+        if faults:
+            raise faults.pop()
+        return "done"
+
+    holder = threading.Thread(target=lambda: beside(pair[0], hold))
+    holder.start()
+    assert entered.wait(20)
+    assert [work.result for work in pair[1].all_in_order([part], beside=True)] == ["done"]
+    leave.set()
+    holder.join()
+
+
 # ── submits ──
 
 
@@ -236,6 +256,23 @@ def test_as_many_of_128_submits_to_two_servers_are_placed_as_nodes_are_free(serv
 
     all_at_once([lambda k=k: submit(k) for k in range(128)])
     assert codes == {201: 60, 409: 68}
+
+
+def test_no_node_of_many_clusters_is_booked_twice_by_two_servers(servers: list[Cluster]) -> None:
+    """So many that who is overtaken chooses again beside the other server."""
+    here, there = (cluster.api for cluster in servers)
+    made = [here.register(f"elm{k}", grid(5, 1), state={"nodes_free": 5}) for k in range(12)]
+    there.service.refresh()
+    one, codes, tokens = {"jobspec": jobspec(), "selector": SELECTOR}, Counter(), [each.token for each in made]
+
+    def submit(k: int) -> None:
+        codes[(here, there)[k % 2].call("POST", "/v1/jobs", one, *tokens).status_code] += 1
+
+    all_at_once([lambda k=k: submit(k) for k in range(128)])
+    assert codes == {201: 60, 409: 68}
+    with here.service.store.read() as connection:
+        placed = connection.execute(sa.select(jobs.c.cluster, sa.func.count()).group_by(jobs.c.cluster))
+        assert {tuple(row) for row in placed} == {(each.name, 5) for each in made}
 
 
 def test_jobs_that_may_not_run_beside_each_other_wait_in_one_line_wherever_they_are_sent(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from rainbow.state_machine import ForAgents
 
+TRIES = 2  # beside other processes: who writes alone waits for all of them, and they for it
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
 TROUBLE = (
@@ -51,6 +52,10 @@ T = TypeVar("T")
 
 class Alone(Exception):
     """What was begun beside other writers must be done again as the only one."""
+
+
+class Overtaken(Alone):
+    """Another server writes of the same cluster: what is done again may find another one, or this one free."""
 
 
 @dataclass
@@ -147,10 +152,12 @@ class Store:
     def all_in_order(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool) -> list[WriteBatch[T]]:
         """Write parts `beside` other processes, and as the only writer from the first one that may not be."""
         done: list[WriteBatch[T]] = []
-        if beside and self.many_processes:
-            alone: list[object] = []
-            works = self.all_together([partial(_beside, alone, do) for do in parts], beside=True)
-            done = list(takewhile(lambda work: not isinstance(work.fault, Alone), works))
+        for _ in range(TRIES if beside and self.many_processes else 0):
+            alone: list[Exception] = []
+            works = self.all_together([partial(_beside, alone, do) for do in parts[len(done) :]], beside=True)
+            done += takewhile(lambda work: not isinstance(work.fault, Alone), works)
+            if not any(isinstance(each, Overtaken) for each in alone):
+                break
         return done + self.all_together(parts[len(done) :])
 
     def _lead(self, beside: bool) -> None:
@@ -248,14 +255,14 @@ def is_beside(connection: sa.Connection) -> bool:
     return kept is not None and kept.beside
 
 
-def _beside(alone: list[object], do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
+def _beside(alone: list[Exception], do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
     """Do a part unless one before it must be `alone`; what another process has just stored makes it so too."""
     if alone:
         raise Alone
     try:
         return do(connection)
     except (Alone, sa.exc.IntegrityError) as fault:
-        alone.append(do)
+        alone.append(fault)
         raise Alone from fault
 
 

@@ -7,7 +7,7 @@ no-cluster-now    some match, and the rules of selection leave none now; this jo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMany, Undecided
@@ -17,7 +17,7 @@ from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
-from rainbow.store.engine import Alone
+from rainbow.store.engine import Alone, Overtaken
 from rainbow.store.jobs import UnplacedRecord
 from rainbow.text import some
 
@@ -155,14 +155,22 @@ def _largest(cluster: Cluster) -> int:
     return largest_worker(cluster, "core") or UNCOUNTED
 
 
-def taking(connection: sa.Connection, name: str, *, lock: bool = False) -> ClusterRecord:
+FEW = 10  # clusters: so many may all be locked by one other server's burst
+
+
+def overtaken(candidates: Collection[str]) -> Alone:
+    """Return what is raised where another server writes of the cluster that was selected of these."""
+    return Overtaken() if len(candidates) >= FEW else Alone()
+
+
+def taking(connection: sa.Connection, name: str, *, lock_of: Collection[str] = ()) -> ClusterRecord:
     """Return the cluster that was selected; Conflict if it takes no jobs any more since it was matched.
 
-    `lock`: for this transaction alone; Alone if another has it.
+    `lock_of`: for this transaction alone, of these candidates; `overtaken` if another has it.
     """
-    cluster = clusters.lock(connection, name) if lock else clusters.find(connection, name)
-    if lock and cluster is None:
-        raise Alone
+    cluster = clusters.lock(connection, name) if lock_of else clusters.find(connection, name)
+    if lock_of and cluster is None:
+        raise overtaken(lock_of)
     if cluster is None or cluster.draining_at is not None:
         raise Conflict(f"cluster {name} is being deleted; submit again")
     if cluster.drained_at is not None:

@@ -171,7 +171,8 @@ class SubmitTransaction:
         self, connection: sa.Connection, decided: Decision, waiting: JobRecord | None = None
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
-        cluster = refusal.taking(connection, decided.choice.cluster or "", lock=self.beside)
+        name, among = decided.choice.cluster or "", self.found.ids if self.beside else ()
+        cluster = refusal.taking(connection, name, lock_of=among)
         self._check_matched(cluster)
         self._check_states(connection, cluster)
         refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
@@ -230,7 +231,7 @@ class SubmitTransaction:
         if self.beside and self.seen is not None:
             now = self._read(connection, {cluster.id: cluster.name})
             if now.made(cluster.name) != self.seen.made(cluster.name):
-                raise Alone
+                raise refusal.overtaken(self.found.ids)
 
     def _read(self, connection: sa.Connection, ids: Mapping[str, str]) -> StatesRead:
         return read_states(self.service, connection, ids, reads(self.selector, self.options, "queue.idle_workers"))
