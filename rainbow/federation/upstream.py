@@ -21,6 +21,7 @@ from rainbow.errors import RequestError
 PATIENCE = 5.0  # seconds for a connection to be made
 IDLE = 5.0  # seconds that a connection is kept without a request: less than servers keep it
 AHEAD = 1 << 20  # bytes of an answer that are read before they are wanted
+CLOSED = "it was closed"  # by us
 Pairs = list[tuple[bytes, bytes]]
 
 
@@ -143,7 +144,7 @@ class Exchange(asyncio.Protocol):
 
     def close(self) -> None:
         """End it."""
-        self._end("it was closed")
+        self._end(CLOSED)
 
 
 class Upstream:
@@ -179,15 +180,24 @@ class Upstream:
             self._put_back(exchange)
 
     async def _answered(self, request: bytes, once_more: bool) -> tuple[Exchange, Head]:
-        exchange = await self._connected()
+        exchange = self._kept() or await self._made()
+        try:
+            return exchange, await self._send(exchange, request)
+        except Broken as fault:
+            if not once_more or str(fault) == CLOSED:
+                raise
+        try:
+            exchange = await self._made()  # what else was kept may have ended, too
+        except Broken as fault:
+            raise Broken(str(fault)) from None  # the first was sent: it may be done
+        return exchange, await self._send(exchange, request)
+
+    async def _send(self, exchange: Exchange, request: bytes) -> Head:
         self._busy.add(exchange)
         try:
-            return exchange, await exchange.send(request)
-        except BaseException as fault:
-            is_ours = exchange not in self._busy  # the end: `close` was called
+            return await exchange.send(request)
+        except BaseException:
             self._put_back(exchange)
-            if once_more and isinstance(fault, Broken) and not is_ours:
-                return await self._answered(request, once_more=False)
             raise
 
     def _put_back(self, exchange: Exchange) -> None:
@@ -198,13 +208,17 @@ class Upstream:
         else:
             exchange.close()
 
-    async def _connected(self) -> Exchange:
+    def _kept(self) -> Exchange | None:
         loop = asyncio.get_running_loop()
         while self._free:
             exchange = self._free.pop()
             if not exchange.is_over and loop.time() - exchange.used_at < IDLE:
                 return exchange
             exchange.close()
+        return None
+
+    async def _made(self) -> Exchange:
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PATIENCE):
                 _, made = await loop.create_connection(Exchange, *self._address, ssl=self._tls)
