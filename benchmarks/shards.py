@@ -201,6 +201,7 @@ class Load:
 
     def __init__(self, federation: Federation) -> None:
         self.told: dict[str, tuple[float, str]] = {}
+        self._asked: dict[str, dict[str, Any]] = {}
         self._url, self._tokens = f"http://127.0.0.1:{federation.router.port}", federation.tokens
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._work) for _ in range(CALLERS)]
@@ -213,9 +214,10 @@ class Load:
                 self.submit(client, new_key())
 
     def submit(self, client: Client, key: str) -> None:
-        """Submit the job of a key."""
+        """Submit the job of a key: a key that is sent again with another one is refused."""
+        asked = self._asked.setdefault(key, jobspec())
         try:
-            answer = client.submit(jobspec(), name=key, idempotency_key=key)["id"]
+            answer = client.submit(asked, name=key, idempotency_key=key)["id"]
         except RainbowError as fault:
             answer = fault.code
         self.told[key] = time.monotonic(), answer
