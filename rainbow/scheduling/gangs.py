@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -104,10 +104,12 @@ def placements(gang: Gang, take: Take) -> tuple[Placement, ...]:
     """
     merged: list[dict[str, dict[str, int]]] = [{} for _ in gang.tasks]
     owners: dict[str, list[int]] = {}
-    for label, held in take.placed:
+    for _, alike in groupby(take.placed, id):
+        slots = list(alike)  # alike slots in a row are often one object
+        label, held = slots[0]
         first, *others = owners.get(label) or owners.setdefault(label, _owners(gang, label))
         for worker, amounts in held.items():
-            _add(merged[first].setdefault(worker, {}), amounts)
+            _add(merged[first].setdefault(worker, {}), amounts, len(slots))
             for k in others:
                 merged[k].setdefault(worker, {})
     return tuple(merged)
@@ -136,9 +138,9 @@ def _owners(gang: Gang, label: str) -> list[int]:
     return [k for k, task in enumerate(gang.tasks) if not task.labels or label in task.labels] or [0]
 
 
-def _add(held: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _add(held: dict[str, int], amounts: Mapping[str, int], times: int = 1) -> None:
     for kind, amount in amounts.items():
-        held[kind] = held.get(kind, 0) + amount
+        held[kind] = held.get(kind, 0) + amount * times
 
 
 def summed(placements: Iterable[Placement]) -> dict[str, dict[str, int]]:

@@ -269,12 +269,12 @@ class Timeline:
     @property
     def lines(self) -> dict[str, dict[str, Profile]]:
         """What is in use of each line, by worker and type."""
-        filled, self._filled = self._filled, []
-        late, self._late = self._late, []
-        if filled:
+        if self._filled or self._late:
+            filled, self._filled = self._filled, []
+            late, self._late = self._late, []
             self._enter_all(filled)
-        for booking in late:
-            self._enter(*booking)
+            for booking in late:
+                self._enter(*booking)
         return self._lines
 
     # ── changes ──

@@ -217,7 +217,8 @@ class Dispatch:
             return None
         grant = self.assigner.now_for(item)
         if grant is None and item.family is not None and self.lines.by_workers:
-            self.refusals.setdefault(item.family, Refusals()).add(item.counts[0], item.duration)
+            most, known = self.assigner.most_now(item), self.refusals.setdefault(item.family, Refusals())
+            known.add(*((most + 1, 0.0) if most < item.counts[0] else (item.counts[0], item.duration)))
         return grant
 
     def _covered(self, item: Item) -> bool:

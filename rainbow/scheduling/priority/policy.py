@@ -327,7 +327,7 @@ def _reserved(
 
 def _after(lines: ResourceLines, item: Item, grant: SlotAssignment, text: str, facts: dict[str, Any]) -> Wait:
     """Say that space is kept until tasks without a known end have ended."""
-    endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
+    endless = sum(map(isinf, lines.ends))
     workers = sorted({spot.worker for spot, _ in grant.spots})
     one = len(grant.after) == 1
     why = f"; space is kept until {some(len(grant.after), 'task')} without a time limit end{'s' if one else ''}"
@@ -339,7 +339,7 @@ def _unpromised(lines: ResourceLines, item: Item, text: str, facts: dict[str, An
     """Say that no time was found: for good, or for as long as nobody knows when what runs will end."""
     if facts["reasons"].keys() <= FOR_GOOD or _outlasts(lines, item):
         return Wait(item.job.id, "never", f"{text}; will never fit", facts)
-    endless = sum(isinf(lines.until(run)) for run in lines.view.runs)
+    endless = sum(map(isinf, lines.ends))
     why = f": {endless} running tasks have no time limit" if endless else ""
     return Wait(item.job.id, "no-time", f"{text}; no start time can be estimated{why}", facts | {"endless": endless})
 

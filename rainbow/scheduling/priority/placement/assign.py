@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.scheduling.free_matrix import FreeMatrix, Group, Slots
 from rainbow.scheduling.interface import Free
-from rainbow.scheduling.priority.model import ONE_WORKER, Environment, Item, Need, QueueInstance, SlotAssignment
+from rainbow.scheduling.priority.model import (
+    FILL_UP,
+    ONE_WORKER,
+    Environment,
+    Item,
+    Need,
+    QueueInstance,
+    SlotAssignment,
+)
 from rainbow.scheduling.priority.placement import slot_allocation
 from rainbow.scheduling.priority.placement.earliest_start import Times, backwards, earliest
 from rainbow.scheduling.priority.placement.free_space import FreeSpace, SlotPlacer, SlotRequest, add_needs
@@ -103,6 +112,18 @@ class Assigner:
                     return True
         return False
 
+    def most_now(self, item: Item) -> float:
+        """Return a number of slots of which no more start now for any time, infinite if it takes long to count."""
+        environment, most = item.environments[0], inf
+        if not self._plain(item) or self._arrays(item, environment):
+            return most
+        workers = self.lines.reachable(item, environment).workers
+        for kind, amount in item.groups[0].amounts.items():
+            if amount:
+                use, capacity = self.timeline.sum_over(workers, kind)
+                most = min(most, (capacity - use.level(self.now)) // amount)
+        return most
+
     def later_for(self, item: Item) -> SlotAssignment | None:
         """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
         self.searches += 1
@@ -133,6 +154,8 @@ class Assigner:
         spots = self.alive[key]
         while spots:
             if self._has_room(item, environment, spots[-1], self.now, end, once=True):
+                if self._plain(item):
+                    return self._given(item, environment, self.now, {spots[-1].worker: 1})
                 ledger = FreeSpace(self.timeline, self.now, end)
                 placer = SlotPlacer(item, ledger, environment, tuple, {}, self._wanted(item, environment))
                 placer.given.append((0, spots[-1], 1))
@@ -197,6 +220,8 @@ class Assigner:
             group, slots = self._asked(item, environment, count)
             given = self._matrix.free_over(group, slots, start, end)
             return None if given is None else self._granted(item, environment, slots, start, group.left(given))
+        if environment.rule == FILL_UP and self._plain(item):
+            return self._filled_up(item, environment, start, count)
         reachable = self.lines.reachable(item, environment)
         if not item.groups:
             return place_matched(self.lines, item, reachable.spots, start, end)
@@ -211,6 +236,23 @@ class Assigner:
         ledger = FreeSpace(self.timeline, start, end)
         placer = SlotPlacer(item, ledger, environment, workers, by_worker, self._wanted(item, environment), masters)
         return self._judged(item, placer.grant()) if placer.place(count) else None
+
+    def _filled_up(self, item: Item, environment: Environment, start: float, count: int) -> SlotAssignment | None:
+        """Return the same where workers alone limit an item, and each is used up before the next."""
+        by_worker, end = self.lines.reachable(item, environment).by_worker, start + item.duration
+        workers, group = self._alive_at(item, environment, start, by_worker), item.groups[0]
+        given: dict[str, int] = {}
+        at = len(workers)
+        while at and count > 0:
+            at -= 1
+            copies = self.timeline.copies(workers[at], group.amounts, start, end)
+            if copies > 0:
+                given[workers[at]] = taken = min(count, 1 if group.apart else int(min(copies, count)))
+                count -= taken
+            else:
+                del workers[at]
+                self.visited += 1
+        return None if count > 0 else self._given(item, environment, start, given)
 
     def _judged(self, item: Item, grant: SlotAssignment) -> SlotAssignment:
         """Count the soft requests a grant does not meet."""
@@ -228,9 +270,12 @@ class Assigner:
         there = len(self.lines.workers)
         in_vain = self.scarce or self.visited >= LOOKS * there
         many = self.promised > FEW_PROMISES or (there >= MANY_WORKERS and in_vain)
-        if not many or not self.lines.by_workers or len(item.groups) != 1:
-            return False
-        return not (item.groups[0].outside or item.asks.reservation)
+        return many and self._plain(item)
+
+    def _plain(self, item: Item) -> bool:
+        """Return whether workers alone limit an item."""
+        plain = self.lines.by_workers and len(item.groups) == 1
+        return plain and not (item.groups[0].outside or item.asks.reservation)
 
     @property
     def _matrix(self) -> FreeMatrix:
@@ -238,40 +283,45 @@ class Assigner:
 
     def _asked(self, item: Item, environment: Environment, count: int) -> tuple[Group, Slots]:
         """Return the workers an item may use, and slots of it."""
-        reachable, rule, of = self.lines.reachable(item, environment), environment.rule, item.groups[0]
+        reachable = self.lines.reachable(item, environment)
         if reachable not in self.groups:
             self.groups[reachable] = self._matrix.group(list(reachable.by_worker))
+        return self.groups[reachable], self._slots(item, environment, count)
+
+    def _slots(self, item: Item, environment: Environment, count: int) -> Slots:
+        rule, of = environment.rule, item.groups[0]
         each = count if rule == ONE_WORKER else rule if isinstance(rule, int) else 0
         amounts = tuple((kind, amount) for kind, amount in of.amounts.items() if amount)
-        return self.groups[reachable], Slots(amounts, count, each, of.apart)
+        return Slots(amounts, count, each, of.apart)
 
     def _granted(
         self, item: Item, environment: Environment, slots: Slots, start: float, left: dict[str, int]
     ) -> SlotAssignment:
         """Return a grant of slots on workers that give so many each, together enough."""
-        given: list[tuple[str, int]] = []
+        given: dict[str, int] = {}
 
         def take(worker: str, low: int, high: int) -> int:
             count = min(high, left[worker])
             if count < low:
                 return 0
             left[worker] -= count
-            given.append((worker, count))
+            given[worker] = given.get(worker, 0) + count
             return count
 
         allocate(environment.rule, slots.count, left, take)
-        counts: dict[str, int] = {}
-        for worker, count in given:
-            counts[worker] = counts.get(worker, 0) + count
-        by_worker = self.lines.reachable(item, environment).by_worker
-        spots = tuple((by_worker[worker][0], count) for worker, count in counts.items())
+        return self._given(item, environment, start, given)
+
+    def _given(self, item: Item, environment: Environment, start: float, given: Mapping[str, int]) -> SlotAssignment:
+        """Return a grant of so many slots of each worker."""
+        by_worker, group = self.lines.reachable(item, environment).by_worker, item.groups[0]
+        amounts = {kind: amount for kind, amount in group.amounts.items() if amount}
+        spots = tuple((by_worker[worker][0], count) for worker, count in given.items())
         held: tuple[tuple[str, Placement], ...] = ()
         if start <= self.now:  # of what is kept for later nobody asks which slot lies where
-            label = item.groups[0].label
-            held = tuple(one for w, count in given for one in [(label, {w: dict(slots.amounts)})] * count)
-        booking = {w: {kind: n * count for kind, n in slots.amounts} for w, count in counts.items() if slots.amounts}
-        end = start + item.duration
-        return self._judged(item, SlotAssignment(start, end, slots.count, held, booking, environment, spots))
+            held = tuple(one for w, count in given.items() for one in [(group.label, {w: amounts})] * count)
+        booking = {w: {kind: n * count for kind, n in amounts.items()} for w, count in given.items() if amounts}
+        count, end = sum(given.values()), start + item.duration
+        return self._judged(item, SlotAssignment(start, end, count, held, booking, environment, spots))
 
     # ── the earliest time ──
 

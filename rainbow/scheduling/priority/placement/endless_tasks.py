@@ -40,12 +40,11 @@ class SomeDay:
         self.lines = lines
         self.settings = settings
         self.endless: list[Endless] = []
-        known = [end for run in lines.view.runs if (end := lines.until(run)) < inf]
-        self.next = max([lines.view.now + LATER, *known]) + 1
+        self.next = max([lines.view.now + LATER, *(end for end in lines.ends if end < inf)]) + 1
         self.then: ResourceLines | None = None
-        for run in sorted(lines.view.runs, key=lambda run: (run.started, run.task)):
-            if lines.until(run) == inf:
-                self._note(run.task, lines.booking(run))
+        endless = [run for run, end in zip(lines.view.runs, lines.ends, strict=True) if end == inf]
+        for run in sorted(endless, key=lambda run: (run.started, run.task)):
+            self._note(run.task, lines.booking(run))
 
     def _note(self, task: str, booking: Placement) -> Endless:
         self.endless.append(Endless(task, booking, self.next))

@@ -88,16 +88,14 @@ class ResourceLines:
         self._book_queues()
         for kept in view.reservations:
             self._book_reservation(kept)
-        self.timeline.fill((self.booking(run), min(run.started, view.now), self.until(run)) for run in view.runs)
+        self.ends = [end_of(run, view.now, settings) for run in view.runs]
+        ended = zip(view.runs, self.ends, strict=True)
+        self.timeline.fill((self.booking(run), min(run.started, view.now), end) for run, end in ended)
 
     @cached_property
     def by_workers(self) -> bool:
         """Return whether only workers limit slots that ask for nothing outside them."""
         return not (self.queues or self.quotas.sets or self.limits or self.settings["consumables"])
-
-    def until(self, run: RunView) -> float:
-        """When a running task is taken to end."""
-        return end_of(run, self.view.now, self.settings)
 
     # ── what is booked from the start ──
 
