@@ -230,7 +230,7 @@ class Dispatch:
         """Decide about an item whose promised space is entered: start it, or keep space no later than promised."""
         changed, promise = [*entered.enter_for(item)], entered.lift(item)
         for one in () if self.view.quiet else (*changed, promise) if promise else changed:
-            self.explainer.forget(one.booking, one.at <= self.view.now)
+            self.explainer.forget(one.booking, one.at)
         if promise is None:
             return None
         own = replace(item, category=("promised", *promise.key))  # what was refused while its space was entered
@@ -359,7 +359,7 @@ class Dispatch:
         if self.some_day is not None:
             self.some_day.book(item, grant)
         if not self.view.quiet:
-            self.explainer.forget(grant.booking, grant.start <= self.view.now)
+            self.explainer.forget(grant.booking, grant.start)
 
     def _sort_out(self) -> None:
         """Drop the spots that became overloaded or suspended, and order the others again by load."""

@@ -155,12 +155,13 @@ class Explainer:
         for spot in instances(lines.queues, lines.workers.values()):
             self.spots.setdefault(spot.worker, []).append(spot)
 
-    def forget(self, booking: Placement, started: bool) -> None:
-        """Look again at the lines of a booking; what is kept for later changes nothing of what is free now."""
+    def forget(self, booking: Placement, start: float) -> None:
+        """Look again at the lines of a booking; what is kept for later changes nothing of what was before."""
         lines = [(line, kind) for line, amounts in booking.items() for kind in amounts]
         for line in lines:
-            self.more.pop(line, None)
-        if started:
+            if self.more.get(line, -inf) >= start:
+                del self.more[line]
+        if start <= self.lines.view.now:
             self.told.clear()
             for line in lines:
                 self.free.pop(line, None)
