@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -187,6 +188,21 @@ def submitting() -> None:
     row("eta more by", more, _most(columns[1]) - _most(columns[0]), "target 3, 5")
 
 
+def spreading() -> None:
+    """Print where equal jobs of one batch go that read `eta.finish` of equal idle clusters."""
+    heading("100 equal jobs of one batch; target 25, one more or less", *("most", "fewest"))
+    with tempfile.TemporaryDirectory() as folder:
+        service = open_service_at(Path(folder), Clock())
+        api = Api(service)
+        for k in range(4):
+            api.register(f"c{k}", grid(1, 8)).say("heartbeat")
+        Forecaster(service).turn()
+        answers = api.good("POST", "/v1/jobs:batch", {"jobs": [_job("eta.finish", 8)] * 100}, ADMIN)["answers"]
+        service.close()
+    counts = Counter(answer["cluster"] for answer in answers).values()
+    row(max(counts), min(counts))
+
+
 def sharing() -> None:
     """Print what of a core the forecasting thread takes while things happen on three clusters with long queues.
 
@@ -226,12 +242,12 @@ def _watched(api: Api) -> tuple[float, int, float]:
     return taken, len(made), median(steps)
 
 
-def _job(variable: str) -> dict[str, object]:
+def _job(variable: str, cores: int = 1) -> dict[str, object]:
     """Return a submit that goes where a variable is least."""
     steps = [{"sort_ascending": variable}, {"select": "first"}]
     selector = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
     spec = jobspec(duration=600)
-    spec["resources"] = [{"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": 1}]}]
+    spec["resources"] = [{"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": cores}]}]
     return {"jobspec": spec, "selector": selector}
 
 
@@ -246,6 +262,7 @@ def main() -> None:
     probing()
     arriving()
     submitting()
+    spreading()
     sharing()
 
 

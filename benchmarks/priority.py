@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.timing import as_served
 from rainbow.scheduling import GangView, JobView, Plan, Priority, Reserve, RunView, SlotsView, Start, View, WorkerView
 from rainbow.state_machine import WorkerState
+from tests.test_promises import RUNS, campaign
 
 CORE = {"core": 1}
 ROUNDS = 3
@@ -108,6 +109,21 @@ def conservative() -> None:
         print(f"  grows with the exponent {log(spent[last] / spent[first]) / log(last / first):.2f}, all promised")
 
 
+def reasons() -> None:
+    """Print what a plan costs that tells no reasons, as in forecasts and simulations, beside one that does."""
+    asked = replace(different(1_000, 100), settings={})
+    told = measured("easy, 1,000 different, 100 workers", asked)
+    quiet = measured("  the same, quiet", replace(asked, quiet=True), "target a tenth, or 13 ms")
+    print(f"  {told / quiet:.1f} times as fast")
+
+
+def promises() -> None:
+    """Print how many promised starts are kept while limits are up to five times the run."""
+    for discipline in RUNS:
+        told = campaign(discipline, 2)
+        print(f"{f'promises of 2 runs, {discipline}':<66}{told.made:>9} made {told.kept:>6} kept, target all")
+
+
 def main() -> None:
     """Print every comparison and the growth."""
     measured("(warming up)", view(workers(10, 8, 8), map(job, range(80))))
@@ -131,6 +147,8 @@ def main() -> None:
         jobs = [job(k, 1 + k % 4, 100.0 + k % 20) for k in range(10_000)]
         measured(f"growth: 10,000 pending, {count:,} workers", view(workers(count, 8, 8), jobs))
     conservative()
+    reasons()
+    promises()
 
 
 if __name__ == "__main__":
