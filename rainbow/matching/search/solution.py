@@ -21,13 +21,13 @@ from rainbow.matching.search.bins import DoesNotPackError, is_packing, pack
 from rainbow.matching.search.depth_first import Search
 from rainbow.matching.search.reasons import collision, undecided
 from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import UpperBound
+from rainbow.matching.search.upper_bound import Forms, UpperBound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from rainbow.jobspec import Resource
-    from rainbow.matching.model.layout import Pool, Pools
+    from rainbow.matching.model.layout import Pool
     from rainbow.matching.search.bins import Plan
     from rainbow.matching.search.depth_first import Goal, Owner, Promised
 
@@ -213,19 +213,11 @@ def named_totals(sums: Mapping[str, int], nodes: int) -> dict[str, int]:
     return {**named, "nodes": nodes}
 
 
-class HostForms(Protocol):
+class HostForms(Forms, Protocol):
     """What is asked of a cluster's vertices as a whole."""
 
     worker_type: str
     worker_level_types: frozenset[str]
-
-    @property
-    def compound(self) -> Collection[str]:
-        """The types of which some vertex contains others."""
-
-    @property
-    def pools(self) -> Pools:
-        """Every pool there is, with the largest unit its leaves are counted in."""
 
     def single(self, type_: str) -> bool:
         """Return whether every vertex of a type is of size 1."""
