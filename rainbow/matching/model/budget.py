@@ -72,8 +72,8 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Return how much time is left."""
-        return max(0.0, self._end - self._clock())
+        """Return how much time is left, without end where it stands still."""
+        return inf if self._clock is stopped else max(0.0, self._end - self._clock())
 
     @contextmanager
     def standing(self) -> Iterator[None]:

@@ -36,10 +36,10 @@ MOST_KINDS = 2_000
 LARGEST = 1 << 60  # of what all slots take together
 MOST_PATTERNS = 1_500
 MOST_TRIED = 32 * MOST_PATTERNS  # fillings begun
-MOST_COUNTS = 3_000  # kinds times bins
+MOST_COUNTS = 400  # kinds times bins; of more the solver hardly finds any in a second
 LARGEST_COUNTED = 100_000  # amount in a bin that the solver tells from a little less
 INFEASIBLE = 2  # what scipy calls it
-NODES = 500  # of the solver's tree: a limit that is alike on every machine
+NODES = 200  # of the solver's tree: a limit that is alike on every machine
 LEAST_SECONDS = 0.05  # for the solver
 
 
