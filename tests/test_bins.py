@@ -15,7 +15,7 @@ from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import Occupancy
 from rainbow.matching.model.budget import Meter
 from rainbow.matching.model.layout import layout
-from rainbow.matching.search import bins
+from rainbow.matching.search import bins, solution
 from rainbow.matching.search.bins import DoesNotPackError, pack
 from rainbow.matching.search.trail import Trail
 from tests.conftest import examples
@@ -91,6 +91,26 @@ def test_packing_finds_what_trying_everything_finds(
         for name, value in WAYS[way].items():
             patch.setattr(bins, name, value)
         assert packed(shapes, nodes) is packs(shapes, nodes)
+
+
+BESIDE = st.sampled_from([(), ("core", 3), ("memory", 4), ("node", 1)])
+
+
+@given(shapes=SHAPES, nodes=NODES, beside=BESIDE)
+@settings(max_examples=examples(400))
+def test_index_that_packs_at_once_answers_as_the_plain_search(
+    shapes: list[Shape], nodes: list[tuple[int, int]], beside: tuple[Any, ...]
+) -> None:
+    cluster = hard_cluster([{"core": cores, "memory": memory} for cores, memory in nodes])
+    request = asked(*slots(shapes).variants[0], *([wanted(*beside)] if beside else []))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solution, "EASY", 0)
+        found = rainbow.match(request, [cluster], "index")[0].matched
+        held = Occupancy(cluster).take(request)
+    assert found is rainbow.match(request, [cluster], "networkx")[0].matched
+    assert (held is not None) is found
+    if not beside:
+        assert found is packs(shapes, nodes)
 
 
 # found hard: a search of 100,000 steps decides none of these
