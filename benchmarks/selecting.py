@@ -15,8 +15,9 @@ from typing import Any
 
 import rainbow
 from benchmarks.timing import once, timed
-from rainbow.selection.expression.compiler import compile_expression, evaluate
+from rainbow.selection.expression.compiler import compile_expression
 from rainbow.selection.variables import Variables
+from tests.expressions import evaluate
 
 CONSTRAINT = [
     {
