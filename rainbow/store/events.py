@@ -13,8 +13,6 @@ from rainbow.store.engine import ADD_EVENT, kept_of
 from rainbow.store.pages import MOST_RANGES, first_of
 from rainbow.store.schema import changes, events
 
-MOST = 500  # events read at once
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -71,17 +69,18 @@ def after(
     connection: sa.Connection,
     number: int,
     clusters: Collection[str] | None,
+    most: int = 500,
     upto: int | None = None,
 ) -> list[EventRecord]:
     """Return the events after one and up to another, of these clusters (None: all), the oldest first."""
     newer = [events.c.number > number, *([] if upto is None else [events.c.number <= upto])]
     query = sa.select(*_COLUMNS).order_by(events.c.number)
     if clusters is None or len(clusters) > MOST_RANGES:
-        query = query.where(*newer).limit(MOST)
+        query = query.where(*newer).limit(most)
         query = query if clusters is None else query.where(events.c.cluster_id.in_(clusters))
     else:
         ranges = [[one] for one in clusters]
-        found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, MOST, newer)
+        found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
         query = query.where(events.c.number.in_(found))
     return [EventRecord(**row._mapping) for row in connection.execute(query)]
 
