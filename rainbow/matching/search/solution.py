@@ -127,6 +127,23 @@ def _slot(owner: Owner, number: int) -> Slot:
     return (owner.label, owner.host, owner.first + min(number, owner.copies - 1))
 
 
+def summed(pieces: Iterable[TakenPart]) -> dict[tuple[int, bool], int]:
+    """Sum pieces to {(position, whole): base units}."""
+    amounts: dict[tuple[int, bool], int] = {}
+    for piece in pieces:
+        key = (piece.position, piece.whole)
+        amounts[key] = amounts.get(key, 0) + piece.amount
+    return amounts
+
+
+def by_slot(pieces: Iterable[TakenPart]) -> dict[Slot, dict[tuple[int, bool], int]]:
+    """Sum pieces by the slots that hold them."""
+    found: dict[Slot, list[TakenPart]] = {}
+    for piece in pieces:
+        found.setdefault(piece.slot, []).append(piece)
+    return {slot: summed(own) for slot, own in found.items()}
+
+
 def take_of(search: Search, pieces: list[TakenPart]) -> Take:
     """Say what one copy holds: by slot and worker, and by vertex. What two slots hold is the inner one's."""
     layout = search.layout

@@ -112,8 +112,10 @@ class CandidateHeap:
         self._found.clear()
 
     def _bound(self, state: UseState) -> int:
-        if not self.passes(state.stand):
+        if 0 in state.whole or not self.passes(state.stand):
             return 0
+        if state.stand.is_whole(self.shape.unit):
+            return state.stand.most(self.shape.unit, state, 1)
         most = self.shape.wanted if self.shape.packs else 1
         least = self.amounts_on(state.stand)
         most = min([most, *(state.free.get(type_, 0) // amount for type_, amount in least.items() if amount)])

@@ -28,12 +28,12 @@ from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.reasons import quick_check
-from rainbow.matching.search.solution import search_or_pack
+from rainbow.matching.search.solution import by_slot, search_or_pack
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
 from rainbow.matching.workers.held_paths import Held, read, read_ids, written, written_ids
-from rainbow.matching.workers.worker_use import TakenAmounts, by_slot, is_located, workers_of
+from rainbow.matching.workers.worker_use import TakenAmounts, is_located, workers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

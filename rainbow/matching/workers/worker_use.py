@@ -23,12 +23,12 @@ from rainbow.matching.equivalence.subtree_classes import classify, root_of
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
-from rainbow.matching.search.solution import search
+from rainbow.matching.search.solution import by_slot, search, summed
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import UpperBound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from rainbow.graph import Cluster
     from rainbow.graph.outline import Copy
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.subtree_classes import ClassRun, SubtreeClass
     from rainbow.matching.model.layout import Layout, Pool
-    from rainbow.matching.search.solution import Slot, TakenPart
 
 
 def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:
@@ -338,6 +337,8 @@ class WorkerUse:
         """Choose what a request takes of a worker in some state, lowest first: in all, in words, and by slot."""
         if 0 in state.whole:
             return None
+        if self.is_whole(resource):
+            return self._all_of(resource) if state is self.fresh else None
         found = search((resource,), self.layout, self.taken(state))
         if isinstance(found, Reason):
             return None
@@ -347,11 +348,24 @@ class WorkerUse:
 
     def most(self, resource: Resource, state: UseState, enough: int) -> int:
         """Bound how many units of a request a worker in some state gives."""
-        return (
-            0
-            if 0 in state.whole
-            else UpperBound(self.layout, self.taken(state)).available(resource, 0, 0, enough=enough)
-        )
+        if 0 in state.whole:
+            return 0
+        if self.is_whole(resource):
+            return int(state is self.fresh)
+        return UpperBound(self.layout, self.taken(state)).available(resource, 0, 0, enough=enough)
+
+    def is_whole(self, resource: Resource) -> bool:
+        """Return whether a request, or a slot of it alone, is one worker with all in it: no search is needed."""
+        inner = resource.children[0] if resource.is_slot and len(resource.children) == 1 else resource
+        plain = not (resource.needs or inner.needs or inner.children) and inner.count.min == resource.count.min == 1
+        return plain and inner.type == self.layout.types[0] and not self.layout.is_leaf(0)
+
+    def _all_of(self, resource: Resource) -> tuple[TakenAmounts, Take, Slots]:
+        """Return what `find` does of a worker that is taken whole."""
+        amount = self.layout.amount(0)
+        part, label = self.part({(0, True): amount}), resource.label if resource.is_slot else ""
+        held = {self.layout.worker_names[0]: dict(self.capacity)}
+        return part, Take(((label, held),), {self.layout.vertex(0): amount}), ((label, part),)
 
     def taken(self, state: UseState) -> Trail:
         """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
@@ -367,23 +381,6 @@ class WorkerUse:
 
 
 Slots = tuple[tuple[str, TakenAmounts], ...]  # what each slot holds of a worker, with its label
-
-
-def summed(pieces: Iterable[TakenPart]) -> dict[tuple[int, bool], int]:
-    """Sum pieces to {(position, whole): base units}."""
-    amounts: dict[tuple[int, bool], int] = {}
-    for piece in pieces:
-        key = (piece.position, piece.whole)
-        amounts[key] = amounts.get(key, 0) + piece.amount
-    return amounts
-
-
-def by_slot(pieces: Iterable[TakenPart]) -> dict[Slot, dict[tuple[int, bool], int]]:
-    """Sum pieces by the slots that hold them."""
-    found: dict[Slot, list[TakenPart]] = {}
-    for piece in pieces:
-        found.setdefault(piece.slot, []).append(piece)
-    return {slot: summed(own) for slot, own in found.items()}
 
 
 class WorkerSlot(NamedTuple):
