@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -67,28 +67,35 @@ def several(counts: tuple[int, ...] = (1, 2, 3)) -> None:
     heading("servers on one PostgreSQL", "servers", "submits/s", "CPU ms", "times one", "lock waits %")
     first = 0.0
     with postgres(durable=True) as database:
-        for count in counts:
-            rate, cpu, watch = _together(database.new_database(), count)
+        for count, workers in [*((count, 1) for count in counts), (1, 2)]:
+            rate, cpu, watch = _together(database.new_database(), count, workers)
             first = first or cpu
-            row(count, rate, cpu, cpu / first, watch.share, *watch.locks.most_common(2))
+            words = str(count) if workers == 1 else f"{count}, {workers} workers"
+            row(words, rate, cpu, cpu / first, watch.share, *watch.locks.most_common(2))
     print("promised: 1.2 times the CPU of one, at most 5 % of samples in lock waits")
 
 
-def _together(url: str, count: int) -> tuple[float, float, Watch]:
+def _together(url: str, count: int, workers: int = 1) -> tuple[float, float, Watch]:
     """Return submits a second by all servers, milliseconds of their CPU for each, and what was waited for."""
     token = fill(url, CLUSTERS, NODES)
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(count)]
-        servers = [stack.enter_context(serving(url, folder)) for folder in folders]
-        callers = [Caller(served, token) for served in servers for _ in range(CALLERS)]
-        for caller in callers[::CALLERS]:
-            for _ in range(WARM):
+        servers = [stack.enter_context(_serving(url, folder, workers)) for folder in folders]
+        callers = [Caller(served, token) for served in servers for _ in range(CALLERS * workers)]
+        for caller in callers:
+            for _ in range(WARM // CALLERS):
                 caller.submit()
         watch, before, began = Watch(url), _cpu(servers), time.perf_counter()
         with watch.looking(), ThreadPoolExecutor(len(callers)) as pool:
             done = sum(pool.map(lambda one: one.until(began + 2 * SECONDS, one.submit), callers))
         spent = time.perf_counter() - began
         return done / spent, (_cpu(servers) - before) / done * 1e3, watch
+
+
+def _serving(url: str, folder: Path, workers: int) -> AbstractContextManager[Served]:
+    config = folder / "rainbow.yaml"
+    config.write_text(f"server: {{workers: {workers}}}\n")
+    return serving(url, folder, "--config", str(config))
 
 
 def _cpu(servers: list[Served]) -> float:

@@ -1,7 +1,7 @@
 """The application, its log, and the processes of `rainbow serve`.
 
-A parent process listens and restarts the worker process, which has the front, the threads and the scheduler. The
-worker dies with its parent, so that after `kill -9` no process holds the port or the store.
+A parent process listens and restarts the worker processes, each of which has a front, threads and a scheduler. They
+die with their parent, so that after `kill -9` no process holds the port or the store.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import signal
 import socket
 import ssl
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -47,13 +49,14 @@ from rainbow.api.wire import refuse_unknown_queries
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.agents.liveness import store_signs
-from rainbow.service.core.counters import gauge
+from rainbow.service.core.counters import gauge, leave, share
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.reload import Configuration, ConfigWatch
 from rainbow.service.core.settings import Server
 from rainbow.service.queries.fleet import follow
 from rainbow.service.scheduler.loop import Loop
 from rainbow.standard_streams import keep_working_without_log
+from rainbow.store import file_of
 
 
 class _Id(BaseConverter):
@@ -155,6 +158,7 @@ class Served:
     scheduler: bool
     parent: int
     secrets: str  # where process_secrets finds them
+    figures: str  # the folder where workers leave their metrics for each other, "" for one
 
 
 def serve(
@@ -172,12 +176,32 @@ def serve(
     for warning in settings.warnings:
         log.warning("config", warning=warning)
     tls_of(settings.server)
+    workers = settings.server.workers
+    check_workers(workers, database)
     check_service(database, settings, config)  # what cannot be opened is said before anything is served
-    with listener_at(host, port) as listener:
+    with listener_at(host, port) as listener, _figures(workers) as figures:
         scheme = "https" if settings.server.certificate else "http"
-        log.info("serving", url=f"{scheme}://{host}:{port}", database=without_password(database), scheduler=scheduler)
-        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over())
-        Supervisor(partial(_start_worker, told, listener), GRACE + 5).run()
+        url, named = f"{scheme}://{host}:{port}", without_password(database)
+        log.info("serving", url=url, database=named, scheduler=scheduler, workers=workers)
+        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures)
+        Supervisor(partial(_start_worker, told, listener), GRACE + 5, workers).run()
+
+
+def check_workers(workers: int, database: str) -> None:
+    """Raise ConfigError if a database cannot be served by this number of processes."""
+    if workers > 1 and file_of(database) is not None:
+        told = f"server.workers must be 1 on SQLite, got {workers}: its file has one writer, and one process steps it"
+        raise ConfigError(f"{told}; use PostgreSQL (--database postgresql://...)", pointer="/server/workers")
+
+
+@contextmanager
+def _figures(workers: int) -> Iterator[str]:
+    """Give the folder for the metrics of several workers while they run."""
+    if workers == 1:
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="rainbow-metrics-") as folder:
+        yield folder
 
 
 def listener_at(host: str, port: int) -> socket.socket:
@@ -209,10 +233,10 @@ def _bound(host: str, port: int) -> socket.socket:
     return made
 
 
-def _start_worker(told: Served, listener: socket.socket) -> Any:
+def _start_worker(told: Served, listener: socket.socket, place: int) -> Any:
     # the parent has read all modules, runs one thread and keeps no store open: a copy of it serves at once
     context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    made = context.Process(target=work, args=(told, listener), name="rainbow-worker")
+    made = context.Process(target=work, args=(told, listener, place), name="rainbow-worker")
     made.start()
     return made
 
@@ -254,7 +278,7 @@ class _Server(uvicorn.Server):
             each.listen(QUEUE)  # the event loop has set it to what it accepts at once
 
 
-def work(told: Served, listener: socket.socket) -> None:
+def work(told: Served, listener: socket.socket, place: int) -> None:
     """Serve in this process, which the parent has started for it."""
     for each, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         signal.signal(each, usual)  # not what they mean to the parent
@@ -266,6 +290,7 @@ def work(told: Served, listener: socket.socket) -> None:
     log_to_stderr(settings.server.log)
     service = open_service(told.database, settings, told.config)
     app = create_app(service)
+    share(told.figures, place)
     start(service, told.config, settings, scheduler=told.scheduler)
     follow(service)
     # what was made of the store stays: collecting garbage need not go through all of it again and again
@@ -313,9 +338,14 @@ def start(service: Service, config: str | None, settings: Settings, *, scheduler
         watch = service.state(Configuration).watch = ConfigWatch(service, config, settings)
         watch.start()
     if service.store.many_processes:
-        PgNotify(service, partial(store_signs, service)).start()
+        PgNotify(service, partial(_each_second, service)).start()
     if scheduler:
         Loop(service).start()
+
+
+def _each_second(service: Service) -> None:
+    leave()
+    store_signs(service)
 
 
 def schedule(database: str, config: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of this process, in Prometheus' text format.
+"""Metrics of this process and its siblings, in Prometheus' text format.
 
 METRICS lists their names and meanings; a test compares it with the documentation. Counters and histograms are
 prometheus-client's; what is counted at a scrape is written as gauges.
@@ -6,6 +6,8 @@ prometheus-client's; what is counted at a scrape is written as gauges.
 
 from __future__ import annotations
 
+import json
+import operator
 import threading
 import time
 from collections import defaultdict
@@ -25,6 +27,7 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.samples import Sample
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METRICS = {  # name → kind, labels, meaning
@@ -151,23 +154,97 @@ def family(name: str, text: str, labels: Iterable[str], rows: Iterable[Row]) -> 
     return found
 
 
+def _here() -> list[Metric]:
+    """Return the metrics of this process."""
+    read = {name: [((label,), value) for label, value in read().items()] for name, read in _gauges.items()}
+    return [*REGISTRY.collect(), *_of_metrics(read)]
+
+
+def _of_metrics(rows: Mapping[str, Iterable[Row]]) -> list[GaugeMetricFamily]:
+    named = ((name, METRICS[name], of) for name, of in rows.items())
+    return [family(name, text, filter(None, labels.split(",")), of) for name, (_, labels, text), of in named]
+
+
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one scrape reads: the metrics of this process, and gauges that are counted for it."""
+    """What one scrape reads."""
 
-    gauges: Sequence[GaugeMetricFamily]
+    metrics: Sequence[Metric]
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield each metric with its samples."""
-        yield from REGISTRY.collect()
-        yield from self.gauges
+    def collect(self) -> Sequence[Metric]:
+        """Return each metric with its samples."""
+        return self.metrics
 
 
 def exposition(counted: Mapping[str, Iterable[Row]], figures: Iterable[GaugeMetricFamily] = ()) -> bytes:
-    """Write the metrics of this process, the gauges of METRICS that were counted, and figures."""
-    here = {name: [((label,), value) for label, value in read().items()] for name, read in _gauges.items()}
-    gauges = [
-        family(name, METRICS[name][2], filter(None, METRICS[name][1].split(",")), rows)
-        for name, rows in {**counted, **here}.items()
-    ]
-    return generate_latest(Scrape([*gauges, *figures]))
+    """Write the metrics of this process and its siblings, the gauges of METRICS that were counted, and figures."""
+    here = _here() if _siblings is None else _siblings.summed()
+    return generate_latest(Scrape([*here, *_of_metrics(counted), *figures]))
+
+
+# ── several workers of one server ──
+
+LIVES = 5.0  # seconds after which a worker has ended that has left no figures
+LEAST = frozenset({"process_start_time_seconds", "rainbow_forecast_age_seconds"})  # of all workers, not the sum
+Figures = dict[str, list[tuple[str, list[tuple[str, str]], float]]]  # metric → samples: name, labels, value
+
+
+class Siblings:
+    """The metrics of all workers: each leaves its own as a file, and the one that is asked adds them up.
+
+    It leaves its own first and reads files alone, so that no counter ever falls, although another one was asked
+    before. A worker counts from where the one before it in its place has ended.
+    """
+
+    def __init__(self, folder: Path, place: int) -> None:
+        self._folder, self._mine = folder, folder / f"{place}.json"
+        self._before: Figures = json.loads(self._mine.read_text()) if self._mine.exists() else {}
+        self._writing = threading.Lock()
+
+    def leave(self) -> None:
+        """Leave the metrics of this process for the others."""
+        with self._writing:
+            whole = [_sum(each, [self._before] if each.type != "gauge" else [], each.samples) for each in _here()]
+            told = {
+                each.name: [(one.name, [*one.labels.items()], one.value) for one in each.samples] for each in whole
+            }
+            new = self._mine.with_suffix(".new")
+            new.write_text(json.dumps(told))
+            new.replace(self._mine)
+
+    def summed(self) -> list[Metric]:
+        """Return the metrics of all workers."""
+        self.leave()
+        files, since = [*self._folder.glob("*.json")], time.time() - LIVES
+        every = [(file.stat().st_mtime >= since, json.loads(file.read_text())) for file in files]
+        living = [told for lives, told in every if lives]
+        return [_sum(each, living if each.type == "gauge" else [told for _, told in every]) for each in _here()]
+
+
+def _sum(metric: Metric, told: Iterable[Figures], more: Iterable[Sample] = ()) -> Metric:
+    """Return a metric with the samples that were told of it, and more; those of the same name and labels as one."""
+    values: dict[Any, float] = {}
+    add = min if metric.name in LEAST else operator.add
+    parts = [*(part for each in told for part in each.get(metric.name, ()))]
+    for name, labels, value in [*parts, *((one.name, one.labels.items(), one.value) for one in more)]:
+        key = name, tuple(map(tuple, labels))
+        values[key] = add(values[key], value) if key in values else value
+    whole = Metric(metric.name, metric.documentation, metric.type)
+    for (name, labels), value in values.items():
+        whole.add_sample(name, dict(labels), value)
+    return whole
+
+
+_siblings: Siblings | None = None
+
+
+def share(folder: str, place: int) -> None:
+    """Add up from now on the metrics of all processes that share a folder, "" for none."""
+    global _siblings
+    _siblings = Siblings(Path(folder), place) if folder else None
+
+
+def leave() -> None:
+    """Leave the metrics of this process for its siblings, if there are any."""
+    if _siblings is not None:
+        _siblings.leave()

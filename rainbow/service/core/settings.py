@@ -176,6 +176,7 @@ class Limits:
 class Server:
     """How requests come in."""
 
+    workers: int = 1  # processes, on PostgreSQL
     threads: int = 32  # requests at once; those that wait need none
     certificate: str | None = None  # files: with both TLS is spoken
     key: str | None = None
@@ -235,6 +236,7 @@ LIMITS: Mapping[str, Check] = {
     each.name: (integer if isinstance(each.default, int) else number)(0, 2**40) for each in fields(Limits)
 }
 SERVER: Mapping[str, Check] = {
+    "workers": integer(1, 256),
     "threads": integer(2, 4_096),
     "certificate": text,
     "key": text,
