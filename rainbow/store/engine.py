@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from rainbow.state_machine import ForAgents
 
-TRIES = 2  # beside other processes: who writes alone waits for all of them, and they for it
+TRIES = 5  # beside other processes: who writes alone waits for all of them, and they for it
 MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
 TROUBLE = (
