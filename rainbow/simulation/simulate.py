@@ -160,7 +160,8 @@ class Simulation:
             return next(iter(self.sites.values()))
         self._states.update((name, self.sites[name].state) for name in self._changed)
         self._changed.clear()
-        states = {name: self._states[name] for name in fitting}
+        every = len(fitting) == len(self._states)
+        states = self._states if every else {name: self._states[name] for name in fitting}
         seed, world = f"{self.seed}:{arrival.id}", self.world
         choice = select(request, [*fitting.values()], states, world.selector, world.options, seed=seed)
         if choice.cluster is None:

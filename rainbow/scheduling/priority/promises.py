@@ -16,6 +16,7 @@ from math import inf
 from typing import Any
 from zlib import crc32
 
+from rainbow.lru_cache import LruCache, Same
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE
 from rainbow.scheduling.priority.model import Item, QueueInstance, SlotAssignment
@@ -24,6 +25,7 @@ from rainbow.scheduling.snapshot import Broken, Promise
 from rainbow.state_machine import WorkerState
 
 GRACE = 60.0  # seconds: steps come a little late, and tasks are stopped a little after their limits
+BASES: LruCache[Same, str] = LruCache(64)  # settings that were named, a plan names its own again and again
 Key = tuple[str, int]
 
 
@@ -39,7 +41,8 @@ def basis(settings: Mapping[str, Any]) -> str:
     >>> basis({"a": 1, "b": 2}) == basis({"b": 2, "a": 1}) != basis({"a": 1})
     True
     """
-    return f"{crc32(repr(sorted(settings.items())).encode()):08x}"
+    key = Same(settings)
+    return BASES.get(key) or BASES.put(key, f"{crc32(repr(sorted(settings.items())).encode()):08x}")
 
 
 def asked(item: Item, settings: Mapping[str, Any]) -> float:

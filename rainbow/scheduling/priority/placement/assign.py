@@ -220,7 +220,7 @@ class Assigner:
             group, slots = self._asked(item, environment, count)
             given = self._matrix.free_over(group, slots, start, end)
             return None if given is None else self._granted(item, environment, slots, start, group.left(given))
-        if environment.rule == FILL_UP and self._plain(item):
+        if (environment.rule == FILL_UP or count == 1) and self._plain(item):
             return self._filled_up(item, environment, start, count)
         reachable = self.lines.reachable(item, environment)
         if not item.groups:
