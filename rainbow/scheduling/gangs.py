@@ -13,7 +13,6 @@ from itertools import groupby, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from rainbow.cache import Same
 from rainbow.jobspec import Request, Resource, TaskSpec
 from rainbow.jobspec.quantities import base_unit, quantity
 from rainbow.jobspec.request import Count
@@ -105,8 +104,8 @@ def placements(gang: Gang, take: Take) -> tuple[Placement, ...]:
     """
     merged: list[dict[str, dict[str, int]]] = [{} for _ in gang.tasks]
     owners: dict[str, list[int]] = {}
-    for _, alike in groupby(take.placed, Same):
-        slots = list(alike)  # alike slots in a row are often one object
+    for _, alike in groupby(take.placed):
+        slots = list(alike)  # most are one object, which costs no comparison
         label, held = slots[0]
         first, *others = owners.get(label) or owners.setdefault(label, _owners(gang, label))
         for worker, amounts in held.items():

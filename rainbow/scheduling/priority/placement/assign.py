@@ -312,7 +312,7 @@ class Assigner:
         return self._given(item, environment, start, given)
 
     def _given(self, item: Item, environment: Environment, start: float, given: Mapping[str, int]) -> SlotAssignment:
-        """Return a grant of a number of slots of each worker."""
+        """Return a grant of the slots that workers give."""
         by_worker, group = self.lines.reachable(item, environment).by_worker, item.groups[0]
         amounts = {kind: amount for kind, amount in group.amounts.items() if amount}
         spots = tuple((by_worker[worker][0], count) for worker, count in given.items())
