@@ -66,6 +66,7 @@ class Trial:
         self.site = self.simulation.sites["machine"]
         self.told: dict[str, tuple[float, Expected, bool]] = {}
         self.scores: list[float] = []
+        self.missed: list[float] = []
         self.results: list[tuple[float, bool, bool]] = []  # score, whether inside, whether bands were typical
         self.running: set[str] = set()
 
@@ -89,12 +90,11 @@ class Trial:
 
     def _forecast(self, one: Arrival) -> None:
         view = replace(self.site.virtual.view(), census=None)
-        late = {
-            job: (at, expected.planned)
-            for job, (at, expected, _) in self.told.items()
-            if job not in self.site.virtual.spans and expected.planned < one.submit
-        }  # as the server does
-        made = forecast(view, self.site.policy, self.learned, self.scores, Bounds(), late=late)
+        waits = {job: told for job, told in self.told.items() if job not in self.site.virtual.spans}
+        late = {job: (at, said.planned) for job, (at, said, _) in waits.items() if said.planned < one.submit}
+        past = [1.0 for _, said, typical in waits.values() if typical and said.high < one.submit]
+        missed = [*self.missed, *past]  # as the server does
+        made = forecast(view, self.site.policy, self.learned, self.scores, Bounds(), late=late, missed=missed)
         expected = made.jobs[one.id]
         if expected.start < inf:
             self.told[one.id] = one.submit, expected, made.typical
@@ -113,6 +113,7 @@ class Trial:
         at, expected, typical = self.told.pop(job)
         self.scores.append(score(start - at, expected.planned - at))
         inside = expected.low - 1 <= start <= expected.high + 1
+        self.missed += [float(not inside)] * typical
         self.results.append((score(start - at, expected.start - at), inside, typical))
 
     def turned_out(self) -> TurnedOut:

@@ -140,10 +140,25 @@ def test_a_forecast_survives_the_server_and_turns_out(
             "count": 1,
             "bias": pytest.approx(-1.0986, abs=1e-3),  # a minute in place of five, a minute added to both
             "factor_2": 0.0,
-            "covered": None,
+            "covered": None,  # of a band that was a guess
         }
     finally:
         again.close()
+
+
+def test_a_start_past_its_band_counts_as_missed_before_it_comes(oak: Cluster, clock: Clock) -> None:
+    [entry] = oak.api.service.catalogue.values()
+    with oak.api.service.store.write() as connection:
+        statistics.add_scores(connection, entry.id, {f"{k}": k / 100 for k in range(-20, 20)}, [])
+    oak.say("heartbeat")
+    submit(oak, 2)
+    oak.take()
+    for waited, missed in ((0, []), (340, []), (100, [1.0])):  # expected after 300 s, at most e^0.16 times that
+        clock.now += waited
+        oak.say("heartbeat")
+        forecast(oak.api)
+        [told] = oak.api.service.state(Outlook).every().values()
+        assert list(told.missed) == missed
 
 
 def test_other_processes_read_the_room_that_was_stored(oak: Cluster, clock: Clock, database: str) -> None:

@@ -9,7 +9,6 @@ Nothing new arrives in a forecast. Where later arrivals delay jobs, the scores o
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -128,17 +127,19 @@ def forecast(
     proceed: Callable[[], bool] = _always,
     again: Iterable[JobView] = (),
     late: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    missed: Sequence[float] = (),
 ) -> Forecast:
     """Return when every job is expected to start and end, with a band, and what that leaves free.
 
     `again`: jobs with the gangs of theirs that run and that a maintenance may make wait again. `late`: what waits
     past its first forecast, with when that was made and what it said: it counts as if it will start as said now.
+    `missed`: whether the start was outside the band that was told, of the last jobs and of those past theirs.
     """
     if isinstance(policy, Delegate):
         found = _handed_over(view, policy, lengths)
         room = room_of(view.workers, view.consumables, (), view.now)
         counted = [*scores, *_so_far(found, view.now, late)]
-        return Forecast(view.now, _banded(found, view.now, counted), room, inf, "all", len(counted) >= FEWEST)
+        return Forecast(view.now, _banded(found, view.now, counted, missed), room, inf, "all", len(counted) >= FEWEST)
     run = ahead(view, policy, lengths, bounds, proceed, again)
     running = {held.job for held in view.runs}
     found = {
@@ -150,7 +151,7 @@ def forecast(
         uses = _add_pass(run, policy, lengths, bounds, found, uses, proceed)
     room = room_of(view.workers, view.outside(), uses, view.now)
     counted = [*scores, *_so_far(found, view.now, late)]
-    told = _banded(found, view.now, counted)
+    told = _banded(found, view.now, counted, missed)
     return Forecast(view.now, told, room, run.cluster.now, run.cut, len(counted) >= FEWEST)
 
 
@@ -258,8 +259,10 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
 # ── bands ──
 
 
-def _banded(found: Mapping[str, Expected], now: float, scores: Sequence[float]) -> dict[str, Expected]:
-    bias, around = bias_of(scores), spread(scores, COVER)
+def _banded(
+    found: Mapping[str, Expected], now: float, scores: Sequence[float], missed: Iterable[float]
+) -> dict[str, Expected]:
+    bias, around = bias_of(scores), spread(scores, COVER, missed)
     return {job: _with_band(one, now, bias, around) for job, one in found.items()}
 
 
@@ -297,26 +300,15 @@ def bias_of(scores: Sequence[float]) -> float:
     return bias if abs(bias) > BIASED else 0.0
 
 
-def spread(scores: Sequence[float], cover: float) -> tuple[float, float]:
-    """Return between which logarithms the next score should lie."""
-    return list(spreads(scores, cover))[-1]
+def spread(scores: Sequence[float], cover: float, missed: Iterable[float] = ()) -> tuple[float, float]:
+    """Return between which logarithms the next score should lie.
 
-
-def spreads(scores: Sequence[float], cover: float) -> Iterator[tuple[float, float]]:
-    """Yield the same before each score, from where there are enough on, and after the last.
-
-    A miss makes what follows wider, a score inside makes it narrower, so that in the long run as many lie inside as
-    should, however the load changes (Gibbs and Candès, "Adaptive conformal inference under distribution shift",
-    2021).
+    Each start outside its band makes what follows wider, one inside makes it narrower, so that in the long run as
+    many lie inside as should, however the load changes (Gibbs and Candès, "Adaptive conformal inference under
+    distribution shift", 2021). What counts is the band that was told: others have started since, and one drawn with
+    their scores would be right more often.
     """
     aim = miss = 1 - cover
-    last = sorted(scores[:FEWEST])
-    low, high = quantiles(last, 1 - miss)
-    yield low, high
-    for k in range(FEWEST, len(scores)):
-        miss = min(max(miss + STEP * (aim - (not low <= scores[k] <= high)), MISSES[0]), MISSES[1])
-        insort(last, scores[k])
-        if len(last) > LATEST:
-            del last[bisect_left(last, scores[k - LATEST])]
-        low, high = quantiles(last, 1 - miss)
-        yield low, high
+    for one in missed:
+        miss = min(max(miss + STEP * (aim - one), MISSES[0]), MISSES[1])
+    return quantiles(scores[-LATEST:], 1 - miss)

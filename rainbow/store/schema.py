@@ -418,8 +418,8 @@ forecasts = _by_cluster(
     "forecasts",
     sa.Column("at", TIME, nullable=False, server_default="0"),
     sa.Column("content", JSON),  # the room, and what else other processes are to know
-    # the last 300 scores, and log(actual / predicted) of the last 500 runs, as float32
-    *_columns(sa.LargeBinary, "scores", "ratios"),
+    # the last 300 scores, which of them missed their bands, log(actual / predicted) of the last 500 runs: float32
+    *_columns(sa.LargeBinary, "scores", "missed", "ratios"),
 )
 
 job_etas = sa.Table(

@@ -239,10 +239,10 @@ def _put(
 # ── how forecasts and lengths turned out ──
 
 
-def turned_out(connection: sa.Connection, cluster_id: str) -> tuple[list[float], list[float]]:
-    """Return a cluster's last scores, and its last ratios of actual to predicted lengths."""
+def turned_out(connection: sa.Connection, cluster_id: str) -> tuple[list[float], list[float], list[float]]:
+    """Return a cluster's last scores, which missed their bands (1), and ratios of actual to predicted lengths."""
     row = _row(connection, cluster_id)
-    return ([], []) if row is None else (_floats(row.scores), _floats(row.ratios))
+    return ([], [], []) if row is None else (_floats(row.scores), _floats(row.missed), _floats(row.ratios))
 
 
 def _row(connection: sa.Connection, cluster_id: str) -> Any:
@@ -260,17 +260,22 @@ def _add(connection: sa.Connection, cluster_id: str, ring: str, values: Sequence
 def _change(connection: sa.Connection, cluster_id: str, new: bool, values: Mapping[str, Any]) -> None:
     if new:
         connection.execute(
-            forecasts.insert().values(**{"scores": b"", "ratios": b"", **values, "cluster_id": cluster_id})
+            forecasts.insert().values(
+                **{"scores": b"", "missed": b"", "ratios": b"", **values, "cluster_id": cluster_id}
+            )
         )
     else:
         connection.execute(forecasts.update().where(forecasts.c.cluster_id == cluster_id).values(**values))
 
 
-def add_scores(connection: sa.Connection, cluster_id: str, scores: Mapping[str, float]) -> None:
+def add_scores(
+    connection: sa.Connection, cluster_id: str, scores: Mapping[str, float], missed: Sequence[float]
+) -> None:
     """Remember how the first forecasts of these jobs turned out."""
     for job, score in scores.items():
         connection.execute(job_etas.update().where(job_etas.c.job == job).values(score=score))
     _add(connection, cluster_id, "scores", list(scores.values()), SCORES)
+    _add(connection, cluster_id, "missed", missed, SCORES)
 
 
 # ── forecasts ──

@@ -41,6 +41,7 @@ class Told:
     length: float = inf  # median of the cluster's last runs
     limit: float = 0.0
     scores: Sequence[float] = ()
+    missed: Sequence[float] = ()
     ratios: Sequence[float] = ()
 
     def expected(self, job: str) -> Expected | None:
@@ -134,7 +135,7 @@ class Outlook:
                 self._grow(2 * self._table.count)
             else:
                 self._enter(self._rows[cluster_id], told, told.room)
-            of_starts = bias_of(told.scores), *spread(told.scores, COVER)
+            of_starts = bias_of(told.scores), *spread(told.scores, COVER, told.missed)
             self._bands[:, self._rows[cluster_id]] = *of_starts, *quantiles(told.ratios, COVER)
             for booking in self._booked.pop(cluster_id, ()):
                 if booking.at >= told.at:

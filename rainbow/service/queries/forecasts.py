@@ -7,8 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict
-from rainbow.forecast.forecast import spreads
-from rainbow.forecast.lengths import COVER, FEWEST
+from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
 from rainbow.service.core.outlook import Outlook
@@ -22,6 +21,8 @@ from rainbow.store import statistics
 from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rainbow.forecast import Expected
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
@@ -115,19 +116,19 @@ def accuracy(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Say how a cluster's forecasts of starts, and its predictions of lengths, turned out."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        scores, ratios = statistics.turned_out(connection, record.id)
-    return {"cluster": name, "starts": _summed(scores), "lengths": _summed(ratios)}
+        scores, missed, ratios = statistics.turned_out(connection, record.id)
+    bands = ((one, *quantiles(ratios[:k], COVER)) for k, one in enumerate(ratios[FEWEST:], start=FEWEST))
+    outside = [not low <= one <= high for one, low, high in bands]
+    return {"cluster": name, "starts": _summed(scores, missed), "lengths": _summed(ratios, outside)}
 
 
-def _summed(scores: list[float]) -> dict[str, Any]:
-    """Count how many lie within a factor of 2, and within the bands that those before them would have given."""
+def _summed(scores: Sequence[float], missed: Sequence[float]) -> dict[str, Any]:
+    """Count how many lie within a factor of 2, and within their bands."""
     if not scores:
         return {"count": 0, "bias": None, "factor_2": None, "covered": None}
-    told = zip(spreads(scores, COVER), scores[FEWEST:], strict=False)  # the last is of a score to come
-    inside = [low <= score <= high for (low, high), score in told]
     return {
         "count": len(scores),
         "bias": round(median(scores), 4),
         "factor_2": round(sum(abs(one) <= TWICE for one in scores) / len(scores), 4),
-        "covered": round(sum(inside) / len(inside), 4) if inside else None,
+        "covered": round(1 - sum(missed) / len(missed), 4) if len(missed) else None,
     }

@@ -221,22 +221,31 @@ class Forecaster:
             keys = {*copy.keys.values(), *(key for key, _, _ in copy.runs.values()), Key(entry.id)}
             recent = statistics.recent(connection, entry.id, keys)
             recent |= runs_elsewhere(self.service, connection, copy.keys.values(), recent)
-            scores, ratios = statistics.turned_out(connection, entry.id)
+            scores, missed, ratios = statistics.turned_out(connection, entry.id)
             first = statistics.unscored(connection, entry.id)
             began = statistics.starts(connection, first.keys() - waits)
         fresh = {job: _scored(first[job], at) for job, at in began.items()}
         told = {job: (first[job]["at"], first[job]["planned"]) for job in sorted(first.keys() & waits)}
         late = {job: one for job, one in told.items() if one[1] < now}
+        outside = [
+            float(not first[job]["low"] <= at <= first[job]["high"])
+            for job, at in began.items()
+            if _is_drawn(first[job])
+        ]
+        past = [1.0 for job in told if first[job]["high"] < now and _is_drawn(first[job])]  # certain before the start
+        missed = [*missed, *outside, *past]
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
-        made = forecast(copy.view, policies.get(copy.policy), lengths, scores, BOUNDS, pace, copy.again, late)
+        made = forecast(copy.view, policies.get(copy.policy), lengths, scores, BOUNDS, pace, copy.again, late, missed)
         for job, at in began.items():
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
         work = {job.id: _core_hours(job, lengths, copy.cores) for job in copy.view.jobs if job.gangs}
-        said = Told(now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, ratios)
+        said = Told(
+            now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, missed, ratios
+        )
         gone = first.keys() - copy.live - began.keys()
-        self._keep(entry.id, said, made, waits, set(first), fresh, gone)
+        self._keep(entry.id, said, made, waits, set(first), fresh, outside, gone)
         return said
 
     def _copy(self, entry: RegisteredCluster) -> Copy | None:
@@ -288,6 +297,7 @@ class Forecaster:
         waits: set[str],
         known: set[str],
         scores: Mapping[str, float],
+        outside: Sequence[float],
         gone: set[str],
     ) -> None:
         """Store what outlives this process: forecasts of jobs that moved, scores, now and then the room."""
@@ -301,9 +311,9 @@ class Forecaster:
         if not (moved or scores or gone or due):
             return
         with self.service.store.write() as connection:
-            said = {one.job: _said(one, made.at) for one in moved}
+            said = {one.job: _said(one, made) for one in moved}
             statistics.put_etas(connection, cluster_id, said, known)
-            statistics.add_scores(connection, cluster_id, scores)
+            statistics.add_scores(connection, cluster_id, scores, outside)
             statistics.forget_etas(connection, gone)
             if due:
                 length = None if told.length == inf else told.length
@@ -368,6 +378,11 @@ def _cores_in(tree: Resource) -> int:
     return tree.count.min * own
 
 
+def _is_drawn(first: Mapping[str, Any]) -> bool:
+    """Return whether a forecast's band is no guess: of guesses more or fewer starts lie inside, for good."""
+    return bool(first.get("typical", True))
+
+
 def _scored(first: Mapping[str, Any], at: float) -> float:
     return score(at - first["at"], first["planned"] - first["at"])
 
@@ -385,7 +400,7 @@ def _has_moved(one: Expected, before: float | None, now: float) -> bool:
     return before is None or abs(one.start - before) > MOVED * (one.start - now) + 60.0
 
 
-def _said(one: Expected, at: float) -> dict[str, Any]:
+def _said(one: Expected, of: Forecast) -> dict[str, Any]:
     end = None if one.end == inf else one.end
     times = {"start": one.start, "end": end, "low": one.low, "high": one.high, "planned": one.planned}
-    return {"at": at, **times, "how": one.how}
+    return {"at": of.at, **times, "how": one.how, "typical": of.typical}
