@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from rainbow.errors import Conflict
+from rainbow.cli.main import main
+from rainbow.errors import ConfigError, Conflict
 from rainbow.store import Store, cluster_states, events, jobs, open_store
 from rainbow.store.backup import backup, restore
 from rainbow.store.schema import metadata
@@ -82,3 +86,41 @@ def test_backup_while_others_write_is_one_moment(store: Store, tmp_path: Path) -
     with copy.read() as connection:
         assert len(jobs.live(connection, "c1")) == len(events.after(connection, 0, None, 100_000)) > 0
     copy.close()
+
+
+CASES = Path(__file__).parent / "cases" / "former"
+
+
+def former(folder: Path) -> Path:
+    """Return a database that an older version wrote, and whose server may be at work."""
+    with closing(sqlite3.connect(folder / "former.db")) as database:
+        database.executescript((CASES / "store.sql").read_text())
+    return folder / "former.db"
+
+
+def revision(file: Path) -> str:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+        return str(database.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+def test_what_copies_or_checks_a_store_of_before_leaves_its_tables(tmp_path: Path) -> None:
+    url, copy = f"sqlite:///{former(tmp_path)}", tmp_path / "copy.db"
+    before = revision(tmp_path / "former.db")
+    for words in (["doctor"], ["db", "backup", str(copy)]):
+        assert CliRunner().invoke(main, [*words, "--database", url]).exit_code == 0
+    assert {revision(tmp_path / "former.db"), revision(copy)} == {before}
+    written = copy.read_bytes()
+    restore(copy, str(tmp_path / "again.db"))
+    assert copy.read_bytes() == written
+    assert revision(tmp_path / "again.db") > before
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_a_store_of_a_newer_version_is_named_so(tmp_path: Path) -> None:
+    file = tmp_path / "r.db"
+    open_store(str(file)).close()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    for opening in (lambda: open_store(str(file)), lambda: restore(file, str(tmp_path / "other.db"))):
+        with pytest.raises(ConfigError, match="is of a newer version of rainbow"):
+            opening()

@@ -10,12 +10,13 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Conflict
 from rainbow.store.accounts import tables  # noqa: F401 - their tables are among those of `metadata`
-from rainbow.store.engine import Store, open_store
+from rainbow.store.engine import Store, file_of, is_current, open_store
 from rainbow.store.schema import metadata
 
 ROWS = 500  # in one insert
@@ -29,8 +30,10 @@ def backup(store: Store, file: Path) -> None:
     try:
         if store.engine.dialect.name == "sqlite":
             _copy_file(str(store.engine.url.database), draft)
-        else:
+        elif is_current(store.engine):
             _copy_rows(store, draft)
+        else:
+            raise Conflict("the tables are of an older version of rainbow: back up with that, or upgrade them first")
         _to_disk(draft)
         draft.replace(file)
     finally:
@@ -42,12 +45,25 @@ def restore(file: Path, url: str) -> None:
     """Fill an empty database from a backup."""
     if not file.is_file():
         raise ConfigError(f"file {file} not found")
-    source, target = open_store(str(file)), open_store(url)
+    target, into = open_store(url), file_of(url)
     try:
-        _copy(source, target)
+        with TemporaryDirectory(dir=into and into.absolute().parent) as folder:
+            source = _upgraded(file, Path(folder) / file.name)
+            try:
+                _copy(source, target)
+            finally:
+                source.close()
     finally:
-        source.close()
         target.close()
+
+
+def _upgraded(file: Path, copy: Path) -> Store:
+    """Open a copy of a backup: the backup itself stays of its version, and may be one that this user only reads."""
+    try:
+        _copy_file(str(file), copy)
+    except sqlite3.DatabaseError as fault:
+        raise ConfigError(f"{file} is not a database") from fault
+    return open_store(str(copy))
 
 
 def _copy_file(database: str, draft: Path) -> None:

@@ -286,15 +286,15 @@ def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> N
     RELEASE(connection, {})
 
 
-def open_store(url: str, *, existing: bool = False) -> Store:
+def open_store(url: str, *, existing: bool = False, migrate: bool = True) -> Store:
     """Open the database at `url` (a path means SQLite), bring its tables up to date and return it.
 
-    `existing`: NotFound if there is none, instead of a new one.
+    `existing`: NotFound if there is none, instead of a new one. `migrate`: False leaves them to an older server.
     """
     engine = open_engine(url, existing=existing)
     with _trouble_as_unavailable():
         try:
-            upgrade(engine)
+            (upgrade if migrate else is_current)(engine)
         except ConfigError:
             raise
         except sa.exc.OperationalError as error:
@@ -360,9 +360,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 def upgrade(engine: sa.Engine) -> None:
     """Run every migration the database has not had; all of them or, after an error, none."""
-    with engine.begin() as connection:
-        if _revision(connection) == newest():
-            return
+    if is_current(engine):
+        return
     from alembic import command  # a server of a store that is up to date starts without it
 
     on_sqlite = engine.dialect.name == "sqlite"
@@ -370,6 +369,16 @@ def upgrade(engine: sa.Engine) -> None:
         if not on_sqlite:  # a migration that computes on a slow machine is not hung
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         command.upgrade(configuration(connection), "head")
+
+
+def is_current(engine: sa.Engine) -> bool:
+    """Return whether the database has had every migration; ConfigError if it has had more than there are here."""
+    with engine.begin() as connection:
+        found = _revision(connection)
+    if found and found > newest():
+        told = f"the database is of a newer version of rainbow (its tables are {found}, known here are {newest()})"
+        raise ConfigError(f"{told}; install that version, or restore a backup from before into an empty database")
+    return found == newest()
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -72,13 +72,13 @@ def upgrade(database: str | None, config: Path | None) -> None:
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @store_options
 def backup(file: Path, force: bool, database: str | None, config: Path | None) -> None:
-    """Back up the database to FILE (SQLite). Safe while the server is running."""
+    """Back up the database to FILE (SQLite). Safe while a server, also an older one, is running."""
     from rainbow.store import open_store
     from rainbow.store.backup import backup as write
 
     if file.exists() and not force:
         raise Conflict(f"{file} already exists; use --force to overwrite it")
-    store = open_store(url_of(database, config), existing=True)
+    store = open_store(url_of(database, config), existing=True, migrate=False)
     try:
         write(store, file)
     finally:
@@ -136,14 +136,15 @@ def _guarded(what: str, check: Callable[[], str]) -> Found:
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
     from rainbow.store import clusters, file_of, open_store
+    from rainbow.store.engine import is_current
 
     def check() -> str:
-        store = open_store(url, existing=True)
+        store = open_store(url, existing=True, migrate=False)
         try:
+            current, told = is_current(store.engine), "its tables are upgraded when the server starts"
             with store.write() as connection:
-                return (
-                    f"{store.engine.dialect.name}, writable, {some(len(clusters.revisions(connection)), 'cluster')}"
-                )
+                told = some(len(clusters.revisions(connection)), "cluster") if current else told
+            return f"{store.engine.dialect.name}, writable, {told}"
         finally:
             store.close()
 
