@@ -19,7 +19,9 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from rainbow.cli.main import main
 from rainbow.client import Client, Problem
 from rainbow.errors import RequestError
 from rainbow.federation.upstream import Upstream
@@ -243,6 +245,8 @@ def test_others_go_on_while_a_shard_is_away_and_nothing_is_lost(frail: Site) -> 
         reason = next(one["reason"] for one in told["clusters"] if one["state"] == "away")
         assert reason.startswith(f"away: shard {lost.url} does not answer since 20")
         assert told["away"][0]["shard"] == lost.url
+        listed = CliRunner().invoke(main, ["jobs", "--url", frail.url], env={"RAINBOW_TOKEN": ",".join(frail.tokens)})
+        assert f"rainbow: warning: shard {lost.url} does not answer since" in listed.stderr
         assert {client.submit(jobspec(), idempotency_key=_later())["cluster"] for _ in range(8)} <= frail.of(left)
         placed = [client.submit(jobspec(), idempotency_key=_later()) for _ in range(2)]
         assert placed[0]["decision"]["away"][0]["shard"] == lost.url

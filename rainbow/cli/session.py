@@ -236,9 +236,15 @@ def _client(url: str, tokens: Sequence[str]) -> Client:
         client = Client(url or DEFAULT_URL, tokens, sent=upload)
     except UrlError as fault:
         raise click.UsageError(fault.message) from None
-    click.get_current_context().call_on_close(client.close)
-    click.get_current_context().call_on_close(upload.close)
+    for close in (client.close, upload.close, functools.partial(_warn_of_away, client)):
+        click.get_current_context().call_on_close(close)
     return client
+
+
+def _warn_of_away(client: Client) -> None:
+    """Say that a list was not whole, where its rows cannot."""
+    for why in client.away.values():
+        click.echo(f"rainbow: warning: {why}; what is there is not shown", err=True)
 
 
 def lines(path: Path | None) -> list[str]:

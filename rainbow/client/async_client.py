@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -101,6 +101,11 @@ class AsyncClient:
     def url(self) -> str:
         """Where the server is."""
         return self._client.url
+
+    @property
+    def away(self) -> Mapping[str, str]:
+        """The servers behind a router that lists of this client were without, and why."""
+        return self._client.away
 
     async def __aenter__(self) -> Self:
         return self

@@ -57,6 +57,11 @@ class Client(WaitVerbs, Figures):
         """Where the server is."""
         return self._calls.url
 
+    @property
+    def away(self) -> Mapping[str, str]:
+        """The servers behind a router that lists of this client were without, and why: such a list is not whole."""
+        return self._calls.away
+
     def close(self) -> None:
         """Close the connections."""
         self._calls.close()

@@ -75,6 +75,7 @@ class Calls:
         self.sleep = sleep
         self.clock = clock
         self.answered = False  # whether the server has ever done what it was asked
+        self.away: dict[str, str] = {}  # shards that a router's lists were without, and why
         try:
             self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
@@ -115,6 +116,8 @@ class Calls:
             if problem is None:
                 found = _json(answer)
                 self.answered = True
+                if isinstance(found, dict) and isinstance(missing := found.get("away"), list):
+                    self.away |= {one["shard"]: one["reason"] for one in missing}
                 return found
             if pause is None or not _worth_repeating(problem, repeatable):
                 raise problem

@@ -214,7 +214,7 @@ class Router:
         if group == "jobs" and name in OF_JOBS:
             return await self._pass(asked, await self._directory.of_job(asked.who, asked.arguments["job_id"]))
         raise Conflict(
-            "each shard answers this for itself: name one of them in the header Rainbow-Shard",
+            f"each shard answers this for itself: {_by_url(asked.who.shards)}",
             shards=[shard.url for shard in asked.who.shards],
         )
 
@@ -339,7 +339,7 @@ class Router:
         if name := asked.query.get("cluster"):
             return await self._directory.of_cluster(asked.who, name)
         if len(asked.who.tokens) > 1:
-            told = "events are numbered by each shard: name a `cluster`, or a shard in the header Rainbow-Shard"
+            told = f"events are numbered by each shard: name a `cluster`; {_by_url(asked.who.tokens)}"
             raise Conflict(told, shards=_urls(asked.who.tokens))
         return asked.who.shards[0]
 
@@ -384,6 +384,10 @@ def _named(who: Caller, url: str) -> Shard:
 
 def _urls(shards: Iterable[Shard]) -> list[str]:
     return [shard.url for shard in shards]
+
+
+def _by_url(shards: Iterable[Shard]) -> str:
+    return f"ask it at its own URL ({', '.join(_urls(shards))}), or name that in the header Rainbow-Shard"
 
 
 def _unknown(fault: HTTPException, path: str) -> Answer:

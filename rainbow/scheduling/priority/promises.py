@@ -16,7 +16,7 @@ from math import inf
 from typing import Any
 from zlib import crc32
 
-from rainbow.lru_cache import LruCache, Same
+from rainbow.cache import LruCache, Same
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.settings import FCFS, GRID_ENGINE
 from rainbow.scheduling.priority.model import Item, QueueInstance, SlotAssignment
