@@ -33,7 +33,8 @@ class Site:
     def __init__(self, processes: Processes, folder: Path) -> None:
         (folder / "rainbow.yaml").write_text(f"server: {{workers: {WORKERS}}}\n")
         self.database, port = processes.database, free_port()
-        self.process = processes.start("serve", "--port", str(port), "--config", "rainbow.yaml")
+        words = ("serve", "--port", str(port), "--config", "rainbow.yaml")
+        self.process = processes.start(*words, TMPDIR=str(folder))  # a server that is killed leaves its figures there
         self.url = f"http://127.0.0.1:{port}"
         until(Client(self.url, tries=1).ready)
         self.token = register(self.url, grid(2, 2))["token"]
