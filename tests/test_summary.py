@@ -11,7 +11,13 @@ from hypothesis import HealthCheck, given, settings
 import rainbow
 from rainbow.errors import Unavailable
 from rainbow.graph.outline import PARTS
-from rainbow.matching.equivalence.subtree_classes import classify, restored, root_of, summarise
+from rainbow.matching.equivalence.subtree_classes import (
+    classify,
+    hides_names,
+    restored,
+    root_of,
+    summarise,
+)
 from rainbow.service import Service
 from rainbow.store.schema import clusters as stored
 from rainbow.store.schema import summaries
@@ -22,18 +28,24 @@ GRAPH = grid(3, 2)
 IO = {"graph": {"nodes": {"io0": {"metadata": {"type": "io"}}}, "edges": [{"source": "n0", "target": "io0"}]}}
 
 
+NEED = [{"name": "io", "field": "type", "match": "io"}]
+
+
 def is_read(service: Service, name: str) -> bool:
     return PARTS[0] in vars(service.catalogue[name].cluster.outline)
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(strategies.shapes, strategies.requests())
-def test_restored_cluster_answers_as_the_one_it_was_made_from(shape: Any, request: rainbow.Request) -> None:
-    cluster = strategies.cluster(shape, name="one")
-    content = summarise(cluster)
-    assert content is not None
-    again = restored(content, "one", cluster.levels, cluster.worker_type, lambda: cluster.outline)
+@given(strategies.cases())
+def test_restored_cluster_answers_as_the_one_it_was_made_from(case: Any) -> None:
+    shape, hung, request = case
+    cluster = strategies.cluster(shape, hung, name="one")
+    summary = summarise(cluster)
+    assert summary is not None
+    again = restored(summary[1], "one", cluster.levels, cluster.worker_type, lambda: cluster)
     assert root_of(again) is root_of(cluster)
+    assert hides_names(again) == hides_names(cluster)
+    assert [*again.subsystems] == [*cluster.subsystems]
     assert (again.totals, again.worker_count) == (cluster.totals, len(cluster.workers))
     assert PARTS[0] not in vars(again.outline)
     assert rainbow.match(request, [again]) == rainbow.match(request, [cluster])
@@ -53,9 +65,18 @@ def test_start_reads_no_vertices_until_somebody_looks_at_them(restarted: Api) ->
     listed = restarted.good("GET", "/v1/clusters", None, ADMIN)["clusters"]
     assert {one["name"]: one["workers"] for one in listed} == {"oak": 3, "elm": 3}
     placed = restarted.good("POST", "/v1/jobs", {"jobspec": jobspec(3), "clusters": [{"name": "oak"}]}, ADMIN)
-    assert (placed["cluster"], is_read(service, "oak"), is_read(service, "elm")) == ("oak", False, True)
+    assert (placed["cluster"], is_read(service, "oak"), is_read(service, "elm")) == ("oak", False, False)
     assert list(service.catalogue["oak"].cluster.workers) == ["n0", "n1", "n2"]
     assert is_read(service, "oak")
+
+
+def test_subsystems_are_read_when_somebody_looks_at_them(restarted: Api) -> None:
+    elm = restarted.service.catalogue["elm"].cluster
+    needy = {"tasks": [{"command": ["a"], "resources": "w"}], "resources": {"w": {"type": "node", "requires": NEED}}}
+    [found] = rainbow.match(rainbow.parse_jobspec(needy), [elm])
+    assert (found.matched, found.fits, is_read(restarted.service, "elm")) == (True, 1, False)
+    assert [*elm.subsystems["io"].graph] == ["io0"]
+    assert elm.subsystems["io"].attached == {"n0": ("io0",)}
 
 
 @pytest.mark.parametrize("change", [{"layout": -1}, {"revision": 7}], ids=["another format", "another revision"])

@@ -22,7 +22,7 @@ subsystem, are ignored.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,30 @@ class Subsystem:
     def attached(self) -> Mapping[str, tuple[str, ...]]:
         """{dominant vertex: vertices of the subsystem}."""
         return {copy.id: hung for entry, hung in self.ties.items() for copy in self.outline.copies(entry)}
+
+
+class DeferredSubsystems(Mapping[str, Subsystem]):
+    """Subsystems of which only the names are known; `read` gives them all at the first look at one."""
+
+    def __init__(self, read: Callable[[], Mapping[str, Subsystem]], names: Sequence[str]) -> None:
+        self._read = read
+        self._names = dict.fromkeys(names)
+
+    @cached_property
+    def _whole(self) -> Mapping[str, Subsystem]:
+        return self._read()
+
+    def __getitem__(self, name: str) -> Subsystem:
+        return self._whole[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

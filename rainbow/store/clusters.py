@@ -258,9 +258,11 @@ def put_summary(connection: sa.Connection, cluster_id: str, revision: int, layou
     connection.execute(summaries.insert(), values)
 
 
-def get_summaries(connection: sa.Connection, layout: int, cluster_id: str | None = None) -> dict[str, bytes]:
-    """Return {cluster id: content} of one cluster or all: those of this layout that are not out of date."""
+def get_summaries(
+    connection: sa.Connection, layouts: Sequence[int], cluster_id: str | None = None
+) -> dict[str, bytes]:
+    """Return {cluster id: content} of one cluster or all: those of these layouts that are not out of date."""
     query = sa.select(summaries.c.cluster_id, summaries.c.content).join(clusters, _OF_NOW)
-    query = query.where(summaries.c.layout == layout)
+    query = query.where(summaries.c.layout.in_(layouts))
     rows = connection.execute(query if cluster_id is None else query.where(summaries.c.cluster_id == cluster_id))
     return {row.cluster_id: row.content for row in rows}

@@ -223,7 +223,7 @@ subsystems = _by_cluster(
 
 summaries = _by_cluster(
     "summaries",
-    # of the graphs it was made from, and FORMAT of matching/equivalence/subtree_classes.py
+    # of the graphs it was made from, and FORMATS of matching/equivalence/subtree_classes.py
     *_columns(sa.Integer, "revision", "layout"),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )

@@ -11,12 +11,14 @@ Names, ids, ranks and paths of vertices are no part of a kind, nor are the field
 only tell them apart (HIDDEN). Kinds are shared by all clusters and live as long as one of them does. Children are
 kept as a sequence, not as a set, because what a job takes, lowest first, depends on it.
 
-The short form has the kinds the root is made of and the cluster's totals, which is enough to match without its graph.
+The short form has the kinds of the root and the cluster's totals, which is enough to match without its graphs.
 
     kinds    [[type, size, unit, properties, [[place of a kind, how many], ...]], ...], the root last
     sizes    {type: size of all vertices}            numbers    {type: how many vertices}
+    hung     of a cluster with subsystems: {subsystems: their names, hides_names,
+             rows: [[subsystem, attributes of a vertex], ...], on: [[place of a row, ...] of each kind]}
 
-It is JSON, compressed. A change of what it says, or of what kinds are, counts FORMAT up: others are not read.
+It is JSON, compressed. A change of what it says, or of what kinds are, makes other FORMATS: others are not read.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from rainbow.cache import cached_property
 from rainbow.graph import Cluster
+from rainbow.graph.cluster import DeferredSubsystems
 from rainbow.graph.outline import Deferred
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching.model.conditions import has_name
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rainbow.graph import Subsystem
-    from rainbow.graph.outline import Outline
 
 
 HIDDEN = frozenset({"id", "uniq_id", "paths", "rank"})  # fields that number the vertices of a subsystem
@@ -137,24 +139,10 @@ class Compiler:
         for entry, names in subsystem.ties.items():
             for name in names:
                 if name not in known:
-                    known[name] = self._row(subsystem.name, subsystem.graph.nodes[name])
+                    vertex = subsystem.graph.nodes[name]
+                    self.hides_names |= not has_name(vertex)
+                    known[name] = row_of(subsystem.name, vertex)
             self.hung.setdefault(entry, []).extend({known[name].number: known[name] for name in names}.values())
-
-    def _row(self, subsystem: str, vertex: Mapping[str, Any]) -> ClassRun:
-        metadata = vertex["metadata"]
-        hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
-        self.hides_names |= "name" in hidden
-        shown = [
-            (field, value if value.__class__ is str else repr(value), value.__class__)
-            for field, value in sorted(metadata.items(), key=_field)
-            if field not in hidden
-        ]
-        name = "" if "name" in hidden else vertex["name"]
-        key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
-        row = _rows.get(key)
-        if row is None:
-            row = _rows[key] = ClassRun(subsystem, vertex)
-        return row
 
     def kinds(self) -> list[SubtreeClass]:
         """Return the kind of every entry of the cluster's outline."""
@@ -175,6 +163,22 @@ class Compiler:
             else:
                 runs = _runs(below[entry], made)
                 made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
+
+
+def row_of(subsystem: str, vertex: Mapping[str, Any]) -> ClassRun:
+    """Return the one row of such vertices; the name of one that only tells it apart is no part of it."""
+    hidden = HIDDEN if has_name(vertex) else HIDDEN | {"name"}
+    shown = [
+        (field, value if value.__class__ is str else repr(value), value.__class__)
+        for field, value in sorted(vertex["metadata"].items(), key=_field)
+        if field not in hidden
+    ]
+    name = "" if "name" in hidden else vertex["name"]
+    key = (subsystem, vertex["type"], name, vertex["size"], vertex["unit"], tuple(shown))
+    row = _rows.get(key)
+    if row is None:
+        row = _rows[key] = ClassRun(subsystem, vertex)
+    return row
 
 
 def _field(item: tuple[Any, Any]) -> str:
@@ -239,40 +243,45 @@ def classify_grown(before: Cluster, cluster: Cluster) -> None:
     _compiled[cluster] = (made, compiler.hides_names)
 
 
-_roots: WeakKeyDictionary[Cluster, SubtreeClass] = WeakKeyDictionary()
-
-
-def set_root(cluster: Cluster, kind: SubtreeClass) -> None:
-    """Say what the kind of a cluster's root is: of one without subsystems, whose vertices need not be read for it."""
-    _roots[cluster] = kind
+_roots: WeakKeyDictionary[Cluster, tuple[SubtreeClass, bool]] = WeakKeyDictionary()
 
 
 def root_of(cluster: Cluster) -> SubtreeClass:
     """Return the kind of a cluster's root."""
-    return _roots.get(cluster) or classify(cluster)[0][0]
+    return _roots[cluster][0] if cluster in _roots else classify(cluster)[0][0]
 
 
 def hides_names(cluster: Cluster) -> bool:
     """Return whether kinds of a cluster leave out names of subsystem vertices."""
-    return cluster not in _roots and classify(cluster)[1]
+    return _roots[cluster][1] if cluster in _roots else classify(cluster)[1]
 
 
-FORMAT = 1
+FORMATS = (1, 2)  # without subsystems, and with some
 FAST = 1  # of zlib's levels
+MOST_ROWS = 20_000
 
 
-def summarise(cluster: Cluster) -> bytes | None:
-    """Return a cluster in short; None for one with subsystems, whose rows are as long as their graphs."""
-    if cluster.subsystems:
-        return None
+def summarise(cluster: Cluster) -> tuple[int, bytes] | None:
+    """Return a cluster in short, and its format; None where subsystems are about as long as their graphs."""
     kinds = root_of(cluster).closure()
     at = {kind.number: place for place, kind in enumerate(kinds)}
+    rows = {row.number: row for kind in kinds for row in sorted(kind.rows, key=lambda row: row.number)}
+    if len(rows) > MOST_ROWS:
+        return None
     found = {
         "kinds": [_written(kind, at) for kind in kinds],
         "sizes": cluster.outline.sizes,
         "numbers": cluster.outline.numbers,
     }
-    return zlib.compress(json.dumps(found).encode(), FAST)
+    if cluster.subsystems:
+        places = {number: place for place, number in enumerate(rows)}
+        found["hung"] = {
+            "subsystems": [*cluster.subsystems],
+            "hides_names": hides_names(cluster),
+            "rows": [[row.subsystem, _plain(row.vertex)] for row in rows.values()],
+            "on": [sorted(places[row.number] for row in kind.rows) for kind in kinds],
+        }
+    return FORMATS["hung" in found], zlib.compress(json.dumps(found).encode(), FAST)
 
 
 def _written(kind: SubtreeClass, at: dict[int, int]) -> list[Any]:
@@ -280,14 +289,22 @@ def _written(kind: SubtreeClass, at: dict[int, int]) -> list[Any]:
     return [kind.type, kind.size, kind.unit, sorted(kind.properties), runs]
 
 
-def restored(content: bytes, name: str, levels: str, worker_type: str, read: Callable[[], Outline]) -> Cluster:
-    """Return a cluster from what was said of it in short; `read` gives its outline when it is needed."""
+def _plain(vertex: Mapping[str, Any]) -> dict[str, Any]:
+    return {**vertex, "properties": sorted(vertex["properties"])}
+
+
+def restored(content: bytes, name: str, levels: str, worker_type: str, read: Callable[[], Cluster]) -> Cluster:
+    """Return a cluster from what was said of it in short; `read` gives the whole when more of it is needed."""
     found = json.loads(zlib.decompress(content))
-    outline = Deferred(read, found["sizes"], found["numbers"])
-    cluster = Cluster(name, outline, levels, worker_type)
+    hung = found.get("hung", {"subsystems": [], "hides_names": False, "rows": [], "on": [[]] * len(found["kinds"])})
+    outline = Deferred(lambda: read().outline, found["sizes"], found["numbers"])
+    subsystems = DeferredSubsystems(lambda: read().subsystems, hung["subsystems"])
+    cluster = Cluster(name, outline, levels, worker_type, subsystems=subsystems)
+    rows = [row_of(of, {**vertex, "properties": frozenset(vertex["properties"])}) for of, vertex in hung["rows"]]
     made: list[SubtreeClass] = []
-    for type_, size, unit, properties, runs in found["kinds"]:
+    for (type_, size, unit, properties, runs), on in zip(found["kinds"], hung["on"], strict=True):
         below = tuple((made[place], many) for place, many in runs)
-        made.append(kind_of(type_, size, unit, frozenset(properties), frozenset(), below))
-    set_root(cluster, made[-1])
+        hang = frozenset(rows[place] for place in on)
+        made.append(kind_of(type_, size, unit, frozenset(properties), hang, below))
+    _roots[cluster] = made[-1], hung["hides_names"]
     return cluster

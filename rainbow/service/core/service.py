@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,7 +32,7 @@ import structlog
 from rainbow.errors import NotFound, RainbowError, Unavailable
 from rainbow.graph import Cluster, read_cluster
 from rainbow.matching import prepare
-from rainbow.matching.equivalence.subtree_classes import FORMAT, restored, summarise
+from rainbow.matching.equivalence.subtree_classes import FORMATS, restored, summarise
 from rainbow.process_secrets import secret_of
 from rainbow.service.core.counters import observe
 from rainbow.service.core.heartbeats import Heartbeats
@@ -45,7 +45,6 @@ from rainbow.store.step_lock import StepLocks
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.graph.outline import Outline
     from rainbow.state_machine import ForAgents
     from rainbow.store import Store
     from rainbow.store.clusters import ClusterRecord
@@ -61,11 +60,11 @@ NO_FORECASTS = "the server makes no forecasts: scheduler.forecast_share is 0"
 def compile_all(store: Store, backend: str) -> dict[str, tuple[ClusterRecord, Cluster]]:
     """Return {name: (record, cluster)} of all clusters that can be compiled."""
     with store.read() as connection:
-        records, known = clusters.every(connection), clusters.get_summaries(connection, FORMAT)
+        records, known = clusters.every(connection), clusters.get_summaries(connection, FORMATS)
         found = {record.name: (record, _made(store, connection, record, known, backend)) for record in records}
     made = {name: (record, cluster) for name, (record, cluster) in found.items() if cluster}
     new = [(record, cluster) for record, cluster in made.values() if record.id not in known]
-    if any(not cluster.subsystems for _, cluster in new):
+    if new:
         with store.write() as connection:
             for record, cluster in new:
                 keep_summary(connection, record.id, record.revision, cluster)
@@ -74,15 +73,15 @@ def compile_all(store: Store, backend: str) -> dict[str, tuple[ClusterRecord, Cl
 
 def compile_one(store: Store, connection: sa.Connection, record: ClusterRecord, backend: str) -> Cluster | None:
     """Return one cluster; None, and a line in the log, if its graphs cannot be read any more."""
-    return _made(store, connection, record, clusters.get_summaries(connection, FORMAT, record.id), backend)
+    return _made(store, connection, record, clusters.get_summaries(connection, FORMATS, record.id), backend)
 
 
 def keep_summary(connection: sa.Connection, cluster_id: str, revision: int, cluster: Cluster) -> None:
     """Store what a cluster is in short, if it can be said."""
     now = clusters.get(connection, cluster_id)
-    content = summarise(cluster)
-    if content and now and now.revision == revision:
-        clusters.put_summary(connection, cluster_id, revision, FORMAT, content)
+    summary = summarise(cluster)
+    if summary and now and now.revision == revision:
+        clusters.put_summary(connection, cluster_id, revision, *summary)
 
 
 def _made(
@@ -92,7 +91,8 @@ def _made(
         if record.id not in known:
             return prepare(_read(connection, record), backend)
         content = known[record.id]
-        made = restored(content, record.name, record.levels, record.worker_type, lambda: _outline(store, record))
+        whole = cache(partial(_whole, store, record))
+        made = restored(content, record.name, record.levels, record.worker_type, whole)
         return prepare(made, backend)
     except RainbowError as fault:  # it was accepted once: one bad graph must not keep the others away
         log.error("cluster-not-compiled", cluster=record.name, fault=str(fault))
@@ -107,13 +107,13 @@ def _read(connection: sa.Connection, record: ClusterRecord) -> Cluster:
     return cluster
 
 
-def _outline(store: Store, record: ClusterRecord) -> Outline:
-    """Read the outline of a revision; Unavailable if that has just been replaced."""
+def _whole(store: Store, record: ClusterRecord) -> Cluster:
+    """Read the graphs of a revision; Unavailable if they have just been replaced."""
     with store.read() as connection:
         now = clusters.get(connection, record.id)
         if now is None or now.revision != record.revision:
             raise Unavailable(f"the graphs of {record.name} are being changed; try again", retry_after=1)
-        return _read(connection, record).outline
+        return _read(connection, record)
 
 
 @dataclass(frozen=True, slots=True)
