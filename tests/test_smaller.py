@@ -12,6 +12,7 @@ from rainbow.matching import backends
 from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, edited, edits_of, smallest_change
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
+from tests.hard_inputs import hard_cluster
 from tests.test_matching import document, requests, shapes
 
 levels = st.sampled_from(["any", "any", "strict"])
@@ -89,10 +90,9 @@ def test_without_a_level_as_much_is_asked_as_before():
 
 
 def test_searches_that_give_up_are_dear():
-    nodes = " ".join(f"node(core:{100 + k})" for k in range(4))
     slots = {f"s{k}": {"type": "core", "replicas": 1, "count": 34 + k} for k in range(9)}
     job = rainbow.parse_jobspec({"resources": slots})
-    built = cluster(f"cluster({nodes})")
+    built = hard_cluster([{"core": (100 + k, {"pu": 1})} for k in range(8)])  # each is taken whole, by one slot
     given_up = INDEX.match(job, built)
     assert given_up.matched is None
     assert cost(job, given_up) == DEAR
