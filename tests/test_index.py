@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.cache import Overlay
-from rainbow.jobspec import Constraint, Count, Need, Request, Resource
+from rainbow.jobspec import Condition, Constraint, Count, Need, Request, Resource
 from rainbow.matching import amounts_on, candidates_of, candidates_without
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.count_arrays import Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
-from rainbow.matching.equivalence.subtree_classes import classify
+from rainbow.matching.equivalence.query import Query
+from rainbow.matching.equivalence.subtree_classes import classify, nameless
 from rainbow.matching.index_backend import IndexBackend, Verdicts
 from rainbow.matching.model.layout import layout
 from rainbow.matching.plain_backend import PlainBackend
@@ -119,6 +120,20 @@ def test_a_name_that_kinds_hide_is_found_all_the_same():
         task = {"command": ["true"], "resources": {"spack": {"match": [{"field": "name", "value": name}]}}}
         job = rainbow.parse_jobspec({"version": 1, "resources": [{"type": "node", "count": 1}], "task": task})
         assert rainbow.match(job, [cluster])[0].matched is matched
+
+
+def test_a_need_by_name_is_answered_by_kinds_beside_a_subsystem_without_names():
+    nodes = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node"}}}
+    cluster = rainbow.read_cluster({"graph": {"nodes": nodes, "edges": [{"source": "c", "target": "n"}]}}, name="c")
+    for name, fields in (("spack", {"type": "package", "name": "gcc"}), ("disks", {"type": "nvme"})):
+        hung = {"nodes": {name: {"metadata": fields}}, "edges": [{"source": "n", "target": name}]}
+        cluster = cluster.with_subsystem(name, {"graph": hung})
+    assert nameless(cluster) == {"disks"}
+    for subsystem, by_kinds in (("spack", True), ("disks", False)):
+        need = Need(subsystem, (Condition("match", {"field": "name", "value": "gcc"}),))
+        request = Request(((Resource("node", needs=(need,)),),), ())
+        assert IndexBackend().compiled(cluster).by_kinds(Query(request)) is by_kinds
+        assert rainbow.match(request, [cluster])[0].matched is by_kinds
 
 
 @given(strategies.cases(), st.sampled_from(["core", "gpu", "memory", "storage"]), st.integers(0, 40))

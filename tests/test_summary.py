@@ -13,7 +13,7 @@ from rainbow.errors import Unavailable
 from rainbow.graph.outline import PARTS
 from rainbow.matching.equivalence.subtree_classes import (
     classify,
-    hides_names,
+    nameless,
     restored,
     root_of,
     summarise,
@@ -44,7 +44,7 @@ def test_restored_cluster_answers_as_the_one_it_was_made_from(case: Any) -> None
     assert summary is not None
     again = restored(summary[1], "one", cluster.levels, cluster.worker_type, lambda: cluster)
     assert root_of(again) is root_of(cluster)
-    assert hides_names(again) == hides_names(cluster)
+    assert nameless(again) == nameless(cluster)
     assert [*again.subsystems] == [*cluster.subsystems]
     assert (again.totals, again.worker_count) == (cluster.totals, len(cluster.workers))
     assert PARTS[0] not in vars(again.outline)

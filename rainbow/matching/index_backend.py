@@ -19,7 +19,7 @@ from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_cla
 from rainbow.matching.equivalence.count_arrays import OPEN, Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.query import NamedHosts, Query, names_in
-from rainbow.matching.equivalence.subtree_classes import classify, hides_names, root_of
+from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Take, Verdict
 from rainbow.matching.plain_backend import PlainBackend
@@ -49,7 +49,7 @@ class PreparedCluster:
 
     def __init__(self, cluster: Cluster) -> None:
         self.mark = object()
-        self.hides_names = hides_names(cluster)
+        self.nameless = nameless(cluster)
         self.rooted: ClusterClass = cluster_class_of(cluster, root_of(cluster))
         self.is_plain = cluster.levels != "strict" and not self.rooted.has_nested_workers
         self.own: LruCache[bytes, Verdict] = LruCache(MOST_OWN)
@@ -57,7 +57,7 @@ class PreparedCluster:
 
     def by_kinds(self, question: Query) -> bool:
         """Return whether the kinds of the cluster can answer a question; else the plain search does."""
-        return self.is_plain and question.by_kinds and not (question.asks_names and self.hides_names)
+        return self.is_plain and question.by_kinds and not question.asks_names & self.nameless
 
     def answers(self, question: Query) -> bool:
         """Return whether the answer holds for every cluster with this root."""

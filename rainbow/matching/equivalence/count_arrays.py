@@ -310,7 +310,7 @@ P = TypeVar("P", bound="Prepared")
 class Prepared(Protocol):
     """What is kept of a cluster: its root, and what kinds can answer of it."""
 
-    hides_names: bool
+    nameless: frozenset[str]
     rooted: ClusterClass
     is_plain: bool
     mark: object  # another of every other
@@ -324,7 +324,8 @@ class Catalogue(Generic[P]):
         self.clusters = Overlay(sorted(clusters, key=attrgetter("sort_key")))
         self.compiled = Overlay(compiled(cluster) for cluster in self.clusters)
         self._marks = Overlay(one.mark for one in self.compiled)
-        self._divided: dict[bool, list[Division]] = {}
+        self._nameless = frozenset[str]().union(*{one.nameless for one in self.compiled})
+        self._divided: dict[frozenset[str], list[Division]] = {}  # by the nameless subsystems whose names are asked
         self._known: LruCache[bytes, Known] = LruCache(MOST_ANSWERS)  # one with those made of this catalogue
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
@@ -350,12 +351,15 @@ class Catalogue(Generic[P]):
         made, others = copy(self), {at: clusters[at] for at in changed}
         made._given, made.clusters = clusters, self.clusters.with_others(others)
         made.compiled = self.compiled.with_others({at: compiled(one) for at, one in others.items()})
+        made._nameless = self._nameless.union(*(made.compiled[at].nameless for at in changed))
         made._marks = self._marks.with_others({at: made.compiled[at].mark for at in changed})
         divided = {asks: made._divided_again(known, asks, changed) for asks, known in self._divided.items()}
         made._divided = {asks: known for asks, known in divided.items() if len(known) <= MOST_DIVISIONS}
         return made
 
-    def _divided_again(self, known: Sequence[Division], asks_names: bool, changed: list[int]) -> list[Division]:
+    def _divided_again(
+        self, known: Sequence[Division], asks_names: frozenset[str], changed: list[int]
+    ) -> list[Division]:
         """Return batches without the places that have changed, and those of these and of batches of few."""
         kept, others = [], set(changed)
         as_before = np.ones(len(self.clusters), dtype=bool)
@@ -401,18 +405,19 @@ class Catalogue(Generic[P]):
                 answers[places] = found[rows]
         return answers, True
 
-    def divisions(self, asks_names: bool) -> list[Division]:
+    def divisions(self, asks_names: frozenset[str]) -> list[Division]:
         """Return the batches of the clusters that batches can decide."""
-        if asks_names not in self._divided:
-            self._divided[asks_names] = list(self._divide(asks_names, range(len(self.compiled))))
-        return self._divided[asks_names]
+        key = asks_names & self._nameless
+        if key not in self._divided:
+            self._divided[key] = list(self._divide(key, range(len(self.compiled))))
+        return self._divided[key]
 
-    def _divide(self, asks_names: bool, among: Iterable[int]) -> Iterator[Division]:
+    def _divide(self, asks_names: frozenset[str], among: Iterable[int]) -> Iterator[Division]:
         at: dict[int, list[int]] = {}  # number of a root: places
         roots: dict[int, ClusterClass] = {}
         for place in among:
             one = self.compiled[place]
-            if one.is_plain and one.rooted.largest < LARGEST and not (asks_names and one.hides_names):
+            if one.is_plain and one.rooted.largest < LARGEST and not asks_names & one.nameless:
                 at.setdefault(one.rooted.number, []).append(place)
                 roots[one.rooted.number] = one.rooted
         for batch in _divide(roots):

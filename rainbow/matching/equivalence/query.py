@@ -167,7 +167,8 @@ class Query:
         self.needs: list[Need] = [need for r in every for need in r.needs]
         conditions = [condition for need in self.needs for condition in need.conditions]
         self.names_workers = bool(self.rule and self.rule.named)
-        self.asks_names = any(condition.options.get("field") == "name" for condition in conditions)
+        asking = (need for need in self.needs if any(one.options.get("field") == "name" for one in need.conditions))
+        self.asks_names = frozenset(need.subsystem for need in asking)  # the subsystems whose names are looked at
         # a slot directly in a slot, and what kinds hide or a matcher may look at, are left to the plain search
         nests = any(r.is_slot and any(child.is_slot for child in r.children) for r in every)
         self.by_kinds = not nests and all(map(_is_by_kind, conditions))

@@ -15,7 +15,7 @@ The short form has the kinds of the root and the cluster's totals, which is enou
 
     kinds    [[type, size, unit, properties, [[place of a kind, how many], ...]], ...], the root last
     sizes    {type: size of all vertices}            numbers    {type: how many vertices}
-    hung     of a cluster with subsystems: {subsystems: their names, hides_names,
+    hung     of a cluster with subsystems: {subsystems: their names, nameless,
              rows: [[subsystem, attributes of a vertex], ...], on: [[place of a row, ...] of each kind]}
 
 It is JSON, compressed. A change of what it says, or of what kinds are, makes other FORMATS: others are not read.
@@ -130,7 +130,7 @@ class Compiler:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.hung: dict[int, list[ClassRun]] = {}
-        self.hides_names = False
+        self.nameless: set[str] = set()
         for subsystem in cluster.subsystems.values():
             self._read(subsystem)
 
@@ -140,7 +140,8 @@ class Compiler:
             for name in names:
                 if name not in known:
                     vertex = subsystem.graph.nodes[name]
-                    self.hides_names |= not has_name(vertex)
+                    if not has_name(vertex):
+                        self.nameless.add(subsystem.name)
                     known[name] = row_of(subsystem.name, vertex)
             self.hung.setdefault(entry, []).extend({known[name].number: known[name] for name in names}.values())
 
@@ -217,17 +218,17 @@ def _runs(below: Sequence[tuple[int, int, int]], made: list[SubtreeClass]) -> tu
     return tuple(runs)
 
 
-_compiled: WeakKeyDictionary[Cluster, tuple[list[SubtreeClass], bool]] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Cluster, tuple[list[SubtreeClass], frozenset[str]]] = WeakKeyDictionary()
 
 
-def classify(cluster: Cluster) -> tuple[list[SubtreeClass], bool]:
-    """Return the kind of every entry of a cluster's outline, and whether names of subsystem vertices are hidden.
+def classify(cluster: Cluster) -> tuple[list[SubtreeClass], frozenset[str]]:
+    """Return the kind of every entry of a cluster's outline, and the nameless subsystems.
 
     Made at the first call and kept as long as the cluster.
     """
     if cluster not in _compiled:
         compiler = Compiler(cluster)
-        _compiled[cluster] = (compiler.kinds(), compiler.hides_names)
+        _compiled[cluster] = (compiler.kinds(), frozenset(compiler.nameless))
     return _compiled[cluster]
 
 
@@ -240,10 +241,10 @@ def classify_grown(before: Cluster, cluster: Cluster) -> None:
     compiler, made = Compiler(cluster), list(_compiled[before][0])
     made += made[:1] * (len(outline.ids) - start)
     compiler.make(made, sorted(changed, reverse=True))
-    _compiled[cluster] = (made, compiler.hides_names)
+    _compiled[cluster] = (made, frozenset(compiler.nameless))
 
 
-_roots: WeakKeyDictionary[Cluster, tuple[SubtreeClass, bool]] = WeakKeyDictionary()
+_roots: WeakKeyDictionary[Cluster, tuple[SubtreeClass, frozenset[str]]] = WeakKeyDictionary()
 
 
 def root_of(cluster: Cluster) -> SubtreeClass:
@@ -251,8 +252,8 @@ def root_of(cluster: Cluster) -> SubtreeClass:
     return _roots[cluster][0] if cluster in _roots else classify(cluster)[0][0]
 
 
-def hides_names(cluster: Cluster) -> bool:
-    """Return whether kinds of a cluster leave out names of subsystem vertices."""
+def nameless(cluster: Cluster) -> frozenset[str]:
+    """Return the subsystems of which kinds leave out names of vertices: some are called by their number alone."""
     return _roots[cluster][1] if cluster in _roots else classify(cluster)[1]
 
 
@@ -277,7 +278,7 @@ def summarise(cluster: Cluster) -> tuple[int, bytes] | None:
         places = {number: place for place, number in enumerate(rows)}
         found["hung"] = {
             "subsystems": [*cluster.subsystems],
-            "hides_names": hides_names(cluster),
+            "nameless": sorted(nameless(cluster)),
             "rows": [[row.subsystem, _plain(row.vertex)] for row in rows.values()],
             "on": [sorted(places[row.number] for row in kind.rows) for kind in kinds],
         }
@@ -296,7 +297,7 @@ def _plain(vertex: Mapping[str, Any]) -> dict[str, Any]:
 def restored(content: bytes, name: str, levels: str, worker_type: str, read: Callable[[], Cluster]) -> Cluster:
     """Return a cluster from what was said of it in short; `read` gives the whole when more of it is needed."""
     found = json.loads(zlib.decompress(content))
-    hung = found.get("hung", {"subsystems": [], "hides_names": False, "rows": [], "on": [[]] * len(found["kinds"])})
+    hung = found.get("hung", {"subsystems": [], "nameless": [], "rows": [], "on": [[]] * len(found["kinds"])})
     outline = Deferred(lambda: read().outline, found["sizes"], found["numbers"])
     subsystems = DeferredSubsystems(lambda: read().subsystems, hung["subsystems"])
     cluster = Cluster(name, outline, levels, worker_type, subsystems=subsystems)
@@ -306,5 +307,5 @@ def restored(content: bytes, name: str, levels: str, worker_type: str, read: Cal
         below = tuple((made[place], many) for place, many in runs)
         hang = frozenset(rows[place] for place in on)
         made.append(kind_of(type_, size, unit, frozenset(properties), hang, below))
-    _roots[cluster] = made[-1], hung["hides_names"]
+    _roots[cluster] = made[-1], frozenset(hung["nameless"])
     return cluster

@@ -19,7 +19,7 @@ from rainbow.jobspec.quantities import base_unit
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
-from rainbow.matching.equivalence.subtree_classes import classify, root_of
+from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:
     """Return the kinds (see worker_kinds) that could take a slot, or a whole node, of the preferred variant."""
     question, workers = Query(request), workers_of(cluster)
-    if not (workers.are_apart and question.by_kinds) or question.names_workers or question.asks_names:
+    by_kinds = workers.are_apart and question.by_kinds and not question.asks_names & nameless(cluster)
+    if not by_kinds or question.names_workers:
         return _walked(request, cluster)
     open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
     wanted = [part for resource in request.resources for part in resource.walk()]
