@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rainbow.service.core.outlook import Outlook
+from rainbow.service.placement import ledger
+from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.service.scheduler.forecaster import Forecaster
 from tests.conftest import ADMIN, Api, Clock, Cluster, grid, jobspec
 
@@ -70,6 +72,28 @@ def test_a_job_goes_where_it_ends_first_and_its_decision_is_replayed_alike(api: 
     assert states["ash"]["eta.finish"] == now + 1_800 + 300
     assert "eta.wait" not in states["oak"]  # nobody reads it
     assert api.good("GET", f"/v1/jobs/{made['id']}/replay", None, ADMIN)["equal"]
+
+
+def test_of_many_clusters_only_what_is_expected_is_kept_with_each_decision_and_replayed_alike(api: Api) -> None:
+    """Their states are kept whole once; what a job is told of each stands beside what differs from that."""
+    made = [api.register(f"c{k:02}", grid(1, 8)) for k in range(MOST_SHOWN + 4)]
+    for cluster in made[1:]:  # the first one's agent is away: nobody knows when a job would end there
+        alive(cluster)
+    small = api.register("c03-small", grid(1, 2))  # no candidate
+    forecast(api)
+    placed = [submit(api, [*made, small], wide(8))["id"] for _ in range(3)]
+    known = [cluster.name for cluster in made[1:]]
+    for k, job in enumerate(placed):
+        again = api.good("GET", f"/v1/jobs/{job}/replay", None, ADMIN)
+        assert again["equal"]
+        assert {"arriving", "frame"} <= again["digests"].keys()
+        with api.service.store.read() as connection:
+            states = ledger.whole(connection, job)["given"]["states"]
+        assert "eta.finish" not in states["c00"]
+        ends = [states[name]["eta.finish"] - api.service.clock() for name in known]
+        assert ends == [600.0] * k + [300.0] * (len(known) - k)  # half of its limit, behind what was placed before
+    told = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    assert "eta.finish" in told[known[2]]
 
 
 def test_a_job_cannot_say_when_it_would_end(api: Api, four: list[Cluster]) -> None:

@@ -24,6 +24,7 @@ from rainbow.scheduling.gangs import slots_on
 from rainbow.selection import read_of
 from rainbow.selection.variables import FORECAST
 from rainbow.service.core.outlook import Arrivals, Ask, Booking, Outlook, Told
+from rainbow.service.placement.candidates import DigestedText
 from rainbow.store import statistics
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ class Arriving:
     ids: Mapping[str, str]
     found: Arrivals
     now: float
+    names: Collection[str] = ()  # of the variables that are read
 
-    def tell(self, states: Mapping[str, dict[str, Any]], names: Collection[str]) -> None:
-        """Add these variables to the states of the clusters; of those that nobody knows only that."""
-        found = self.found
+    def tell(self, states: Mapping[str, dict[str, Any]]) -> None:
+        """Add the variables to the states of the clusters; of those that nobody knows only that."""
+        found, names = self.found, self.names
         values: dict[str, Floats] = {
             "eta.wait": found.start - self.now,
             "eta.start": found.start,
@@ -93,6 +95,11 @@ class Arriving:
         if "eta.known" in names:
             for state, known in zip(those, there, strict=True):
                 state["eta.known"] = known and self.ask.whole
+
+    def kept(self, states: Mapping[str, Mapping[str, Any]]) -> dict[str, DigestedText]:
+        """Return what was added to states, as the ledger keeps it beside what they were: in columns."""
+        those = [states[name] for name in self.ids.values()]
+        return {"arriving": DigestedText.of({one: [state.get(one) for state in those] for one in self.names})}
 
     def book(self, cluster_id: str) -> None:
         """Take the job out of the room of the cluster that has it, until the next forecast."""
@@ -123,8 +130,8 @@ def arriving(
     names = read_of(job.selector, job.options, FORECAST)
     if not names:
         return None
-    made = arrivals(service, connection, job, found.candidates, found.ids)
-    made.tell(states, names)
+    made = replace(arrivals(service, connection, job, found.candidates, found.ids), names=sorted(names))
+    made.tell(states)
     return made
 
 

@@ -201,6 +201,9 @@ def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
         known = {one["cluster"]: one for one in decision[which]}
         decision[which] = [{**one, **known.get(one["cluster"], {})} for one in listed]
     _fill(decision.get("candidates", []), given.get("matched", {}))
+    for name, values in given.pop("arriving", {}).items():
+        for one, value in zip(decision["candidates"], values, strict=True):
+            given["states"][one["cluster"]] |= {} if value is None else {name: value}
     decision.pop("more", None)
     if "again" in decision and "clusters" not in decision["again"]:
         names = [one["cluster"] for one in decision["candidates"]]

@@ -261,10 +261,11 @@ class SubmitTransaction:
             return read.table
         before = sum(map(len, read.values.values()))
         states = candidates.sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
+        grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
-        grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
+            grown = True
         self.read = None if grown or self.found.is_told else read
         return states
 
@@ -293,7 +294,8 @@ class SubmitTransaction:
         """Return what the selection was given, as the ledger keeps it."""
         given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
         if isinstance(self.read, BoardStates) and self.snapshot is None:
-            return {**given, **self.service.state(ledger.Frames).parts(self.read)}
+            told = self.arrivals.kept(states) if self.arrivals else {}
+            return {**given, **told, **self.service.state(ledger.Frames).parts(self.read)}
         return {**given, "states": self.snapshot or DigestedText.of(states)}
 
     def _record(
