@@ -165,6 +165,8 @@ class Dispatch:
     def _refuse_least(self, row: Row, at: int) -> None:
         """Refuse all of a family, one of which was refused, if workers lack even the least that any of it asks."""
         for family, known in self.refusals.items():
+            if known.cover(1, 0.0):  # nothing of it starts
+                continue
             own = np.flatnonzero(row.columns[0, at:] == family)
             if not len(own):
                 continue

@@ -25,7 +25,7 @@ from rainbow.scheduling.snapshot import Broken, Promise
 from rainbow.state_machine import WorkerState
 
 GRACE = 60.0  # seconds: steps come a little late, and tasks are stopped a little after their limits
-BASES: LruCache[Same, str] = LruCache(64)  # settings that were named, a plan names its own again and again
+BASES: LruCache[Same, str] = LruCache(1_024)  # settings that were named, a plan names its own again and again
 Key = tuple[str, int]
 
 
