@@ -65,8 +65,8 @@ def test_reservation_ahead_is_named_with_its_end_and_what_would_start_now():
     ahead = plan(view([asking("wide", 8), asking("long", 1, 500.0)], runs=[running("r", "n0", 2, walltime=130.0)]))
     wait = waits(ahead)["long"]
     assert wait.text == (
-        "0/4 workers: 3 reserved for other jobs, 1 busy until 00:20; kept from 00:18 until 00:20 for job wide; "
-        "\u2264 120 s would start now"
+        "0/4 workers: 3 reserved for other jobs, 1 busy until 00:20 UTC; "
+        "kept from 00:18 UTC until 00:20 UTC for job wide; \u2264 120 s would start now"
     )
     start, end = rfc3339(NOW + 120), rfc3339(NOW + 220)
     assert wait.facts["kept_for"] == {"job": "wide", "start": start, "end": end}
@@ -84,7 +84,7 @@ def test_advance_reservation_ahead_is_named_too():
     assert wait.facts["kept_for"] == {"reservation": "ar", "start": rfc3339(NOW + 60), "end": rfc3339(NOW + 160)}
     assert wait.text.startswith(
         "it has no time limit; with -t 60s or less it would start now; "
-        "0/4 workers: 4 reserved for other jobs; kept from 00:17 until 00:19 for reservation ar; "
+        "0/4 workers: 4 reserved for other jobs; kept from 00:17 UTC until 00:19 UTC for reservation ar; "
     )
 
 

@@ -125,7 +125,7 @@ def test_reasons_are_counted_as_people_know_them():
     job_ = Job("j", 0.0, 1, 5, 60.0, amounts={"core": 4})
     made = plan(view([job_], workers, runs))
     wait = waits(made)["j"]
-    assert wait.text == "0/3 workers: 2 busy until 00:17, 1 too small; promised start 00:17 " + KEPT
+    assert wait.text == "0/3 workers: 2 busy until 00:17 UTC, 1 too small; promised start 00:17 UTC " + KEPT
     assert wait.facts["start"] == wait.facts["busy_until"] == rfc3339(NOW + 60)
 
 

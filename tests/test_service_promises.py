@@ -44,7 +44,7 @@ def test_a_promise_is_stored_and_shown_with_what_it_depends_on(api, service, clu
     wait = why(api, cluster, waiting)
     assert wait["facts"]["promised"] == rfc3339(clock.now + 300)
     assert re.search(
-        r"; promised start \d\d:\d\d \(kept unless a worker fails or a higher priority comes\)$", wait["text"]
+        r"; promised start \d\d:\d\d UTC \(kept unless a worker fails or a higher priority comes\)$", wait["text"]
     )
     assert api("GET", f"/v1/jobs/{waiting}/eta", cluster["token"]).json["promised"] == rfc3339(clock.now + 300)
     begun = one["start"]

@@ -101,7 +101,7 @@ def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
     submit(api, oak, 10_000)
     oak.take()
     told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
-    assert told["detail"].endswith("1/2 workers: 1 busy until 16:33, 1 room for one slot")
+    assert told["detail"].endswith("1/2 workers: 1 busy until 16:33 UTC, 1 room for one slot")
     reserve(api, oak, body(clock, nodes=1))
     told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token)
     assert "1 reserved in advance" in told["detail"]
@@ -305,7 +305,7 @@ def test_nothing_runs_on_a_worker_in_maintenance_and_the_reason_names_it(api, oa
     assert "maintenance" in states
     begin, end = (datetime.fromtimestamp(clock.now + after, UTC) for after in (-1, 699))
     told = show(api, oak, long_)["wait"]
-    assert f"; n0 is in maintenance from {begin:%H:%M} to {end:%H:%M}" in told["text"]
+    assert f"; n0 is in maintenance from {begin:%H:%M} UTC to {end:%H:%M} UTC" in told["text"]
     assert told["facts"]["maintenance"]["n0"]["end"] == rfc3339(end.timestamp())
 
 

@@ -314,7 +314,7 @@ def _reserved(
         return _after(lines, item, grant, text, facts)
     now, offset = lines.view.now, lines.settings["utc_offset"]
     start, basis = (promise.start, KEPT_UNLESS) if promise else (grant.start, PLANNED)
-    soon = f"; {'promised' if promise else 'planned'} start {clock(start + offset, now + offset)} ({basis})"
+    soon = f"; {'promised' if promise else 'planned'} start {clock(start, now, offset)} ({basis})"
     workers = sorted({spot.worker for spot, _ in grant.spots})
     known: dict[str, Any] = {"start": rfc3339(grant.start), "kept": workers[:100]}
     if promise:

@@ -43,8 +43,8 @@ class Ahead:
 
     def with_times(self, before: str, now: float, offset: float, *, endless: bool) -> str:
         """Name it with its times of day, and say what would start now: first, if only the limit is missing."""
-        until = f" until {clock(self.end + offset, now + offset)}" if isfinite(self.end) and not self.unknown else ""
-        since = "" if self.unknown else f" from {clock(self.start + offset, now + offset)}"
+        until = f" until {clock(self.end, now, offset)}" if isfinite(self.end) and not self.unknown else ""
+        since = "" if self.unknown else f" from {clock(self.start, now, offset)}"
         first = limit = ""
         if self.seconds >= 1 and endless:
             first = f"it has no time limit; with -t {_limit(self.seconds)} or less it would start now; "
@@ -85,7 +85,7 @@ class Reasons:
     def text(self, now: float, offset: float) -> str:
         """Say it in one line, times of day by an offset from UTC."""
         if not self._text:
-            until = f" until {clock(self.until + offset, now + offset)}" if isfinite(self.until) else ""
+            until = f" until {clock(self.until, now, offset)}" if isfinite(self.until) else ""
             ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
             named = {reason: self._limits(reason) for reason in self.counts} | dict.fromkeys((BUSY, ADVANCE), until)
             parts = [f"{count} {reason}{named[reason]}" for reason, count in ordered]
@@ -103,7 +103,7 @@ class Reasons:
     def _maintenance(self, now: float, offset: float) -> Iterator[str]:
         """Say of the first workers in maintenance when that is."""
         for worker, kept in sorted(self.maintained.items())[:NAMED]:
-            begin, end = (clock(time + offset, now + offset) for time in (kept.start, kept.end))
+            begin, end = (clock(time, now, offset) for time in (kept.start, kept.end))
             yield f"; {worker} is in maintenance from {begin} to {end}"
 
     def facts(self) -> Mapping[str, Any]:

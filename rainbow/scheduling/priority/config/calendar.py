@@ -132,15 +132,17 @@ def _speak(second: int, spans: Sequence[Span]) -> str:
     return max((state for start, end, state in spans if start <= second < end), key=RANK.__getitem__, default="")
 
 
-def clock(time: float, now: float) -> str:
-    """Say a local time for people: "14:20", and how many days later if it is not today; the date if that is far off.
+def clock(time: float, now: float, offset: float) -> str:
+    """Say a time by an offset from UTC, how many days later if it is not today; the date if that is far off.
 
-    >>> clock(51_600, 0), clock(2 * DAY + 60, DAY - 1), clock(365 * DAY, 0)
-    ('14:20', '00:01 in 2 days', '1971-01-01 00:00')
+    The zone is said: other times are shown by the reader's.
+
+    >>> clock(51_600, 0, 0), clock(2 * DAY + 60, DAY - 1, 0), clock(365 * DAY, 0, 5400)
+    ('14:20 UTC', '00:01 UTC in 2 days', '1971-01-01 01:30 UTC+1.5')
     """
-    day, second = divmod(int(time), DAY)
-    later = day - int(now // DAY)
-    said = f"{second // 3600:02}:{second // 60 % 60:02}"
+    day, second = divmod(int(time + offset), DAY)
+    later = day - int((now + offset) // DAY)
+    said = f"{second // 3600:02}:{second // 60 % 60:02} UTC" + (f"{offset / 3600:+g}" if offset else "")
     if later > FAR and time < LATEST:
         return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d} {said}"
     return said + (f" in {later} day{'s' if later > 1 else ''}" if later > 0 else "")
