@@ -16,19 +16,24 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
+from rainbow.cache import LazyModule
 from rainbow.matching.model.budget import OutOfBudgetError
 from rainbow.matching.model.layout import pools_of
 from rainbow.matching.search.upper_bound import UpperBound, for_one_slot, may_take_whole
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from rainbow.jobspec import Resource
     from rainbow.matching.model.budget import Meter
     from rainbow.matching.model.layout import Layout
     from rainbow.matching.search.trail import Trail
 
-Array = np.ndarray[Any, np.dtype[Any]]
+    Array = NDArray[Any]
+else:  # most requests are of slots of one kind
+    np = LazyModule("numpy")
+
 Place = tuple[int, bool]  # a position, and whether what lies outside every worker below it is meant
 Plan = Mapping[str, Mapping[int, tuple[int, bool, int]]]  # by label and slots placed before: a place, and how many
 ORDERS = 32  # of kinds, that are tried before the solver
