@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.cache import LazyModule
@@ -252,7 +253,7 @@ def _by_patterns(
     columns = [(g, filling) for g, own in enumerate(patterns) for filling in own]
     of_kind = np.array([filling for _, filling in columns]).T
     of_group = np.array([[float(g == own) for own, _ in columns] for g in range(len(groups))])
-    limits = [(of_kind, bins.counts, np.inf), (of_group, 0, np.array([len(ats) for ats in groups]))]
+    limits = [(of_kind, bins.counts, inf), (of_group, 0, np.array([len(ats) for ats in groups]))]
     found = _whole_numbers(len(columns), limits, meter)
     if found is None:
         return None
@@ -271,7 +272,7 @@ def _by_counts(bins: Bins, meter: Meter) -> Array | None:
     many, kinds = len(bins.places), len(bins.counts)
     of_kind = kron(eye_array(kinds), np.ones((1, many)), format="csr")
     of_bin = vstack([kron(bins.takes[:, [d]].T, eye_array(many)) for d in range(bins.takes.shape[1])], format="csr")
-    limits = [(of_kind, bins.counts, np.inf), (of_bin, 0, bins.room.T.ravel())]
+    limits = [(of_kind, bins.counts, inf), (of_bin, 0, bins.room.T.ravel())]
     found = _whole_numbers(kinds * many, limits, meter, upper=(bins.allowed * bins.counts[:, None]).ravel())
     if found is None:
         return None
@@ -285,7 +286,7 @@ def _by_counts(bins: Bins, meter: Meter) -> Array | None:
 
 
 def _whole_numbers(
-    many: int, limits: Sequence[tuple[Any, Any, Any]], meter: Meter, upper: Any = np.inf
+    many: int, limits: Sequence[tuple[Any, Any, Any]], meter: Meter, upper: Any = inf
 ) -> Array | None:
     """Return whole numbers of at least 0 within these limits, None where the solver gives up."""
     from scipy.optimize import Bounds, LinearConstraint, milp
