@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, overload, runtime_checkable
 
@@ -50,6 +51,12 @@ class Names:
     def digests(self) -> NDArray[np.uint64]:
         """By row, eight bytes that stand for the name."""
         return digests_of(self.all)
+
+
+@lru_cache(16)  # lists of candidates, the same from decision to decision
+def names_in_rows(names: tuple[str, ...]) -> Names:
+    """Return the one `Names` of a list of names."""
+    return Names(names)
 
 
 def digests_of(names: Sequence[str]) -> NDArray[np.uint64]:

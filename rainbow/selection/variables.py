@@ -12,7 +12,7 @@ a job cannot fill in, let alone lower, what clusters say of themselves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rainbow.cache import LruCache, cached_property
 from rainbow.matching import amounts_on, names_of
-from rainbow.selection.choice import MISSING, Names, Scalar
+from rainbow.selection.choice import MISSING, Names, Scalar, names_in_rows
 from rainbow.selection.expression.columnar import Column, Numbers, Truths, evaluate_columns, read_column, scalars
 from rainbow.selection.expression.compiler import Expression, Fault, evaluate_with
 from rainbow.selection.expression.scalar import Unknown, admit
@@ -71,7 +71,7 @@ class Variables:
         self._given_states = states
         many = isinstance(states, StatesAt) and len(self.names) > FEW_CLUSTERS
         self._table = Columns(states, self.names) if isinstance(states, StatesAt) and many else None
-        self.rows = self._table.names if self._table else Names(self.names)
+        self.rows = self._table.names if self._table else names_in_rows(tuple(self.names))
         self._elsewhere = elsewhere  # stated by clusters that are no candidates here
         here = self._table.keys if self._table else set[str]().union(*self._states)
         self._stated: set[str] = here.union(elsewhere)
@@ -319,6 +319,16 @@ class StatesAt(Mapping[str, Mapping[str, Scalar]]):
         row, reported = self.table.rows[place], float(self.table.reported[place])
         return dict(row) if reported != reported else {**row, AGE: max(0.0, self.at - reported)}
 
+    def all_of(self, names: Iterable[str]) -> dict[str, dict[str, Scalar]]:
+        """Return the variables of many, by name."""
+        every, rows = [*names], self.table.rows
+        places = [*map(self.table.names.places.__getitem__, every)]
+        found = {name: dict(rows[at]) for name, at in zip(every, places, strict=True)}
+        ages = np.maximum(0.0, self.at - self.table.reported[places])
+        for k in np.flatnonzero(~np.isnan(ages)).tolist():
+            found[every[k]][AGE] = float(ages[k])
+        return found
+
     def __iter__(self) -> Iterator[str]:
         """Yield the clusters' names."""
         return iter(self.table.names.all)
@@ -337,7 +347,7 @@ class Columns:
         self._places: NDArray[np.int64] | None = None
         self.names = table.names
         if names != table.names.all:
-            self.names = Names(names)
+            self.names = names_in_rows(names)
             self._places = np.array(itemgetter(*names)(table.names.places), np.int64).reshape(-1)
 
     @cached_property

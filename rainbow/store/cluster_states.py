@@ -324,12 +324,16 @@ class BoardStates:
     @cached_property
     def values(self) -> dict[str, dict[str, Any]]:
         """Their variables by name, not shared."""
-        states = self.table
-        return {name: states[name] for name in self._ids.values()}
+        return self.table.all_of(self._ids.values())
 
     def says_all(self, more: bool | Collection[str]) -> bool:
         """Return whether all is in the table: nothing `more` is wanted, and no waits are reported."""
-        return not more and not self.board.table.has("expected_wait")
+        return not more and not self.waits
+
+    @property
+    def waits(self) -> bool:
+        """Whether a cluster reports how long jobs wait."""
+        return self.board.table.has("expected_wait")
 
     def made(self, name: str) -> Made:
         """Return what a cluster's state was made of."""

@@ -285,9 +285,7 @@ def _by_counts(bins: Bins, meter: Meter) -> Array | None:
     return placed
 
 
-def _whole_numbers(
-    many: int, limits: Sequence[tuple[Any, Any, Any]], meter: Meter, upper: Any = inf
-) -> Array | None:
+def _whole_numbers(many: int, limits: Sequence[tuple[Any, Any, Any]], meter: Meter, upper: Any = inf) -> Array | None:
     """Return whole numbers of at least 0 within these limits, None where the solver gives up."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -103,10 +103,10 @@ class Arriving:
 
     def book(self, cluster_id: str) -> None:
         """Take the job out of the room of the cluster that has it, until the next forecast."""
-        for row, one in enumerate(self.ids):
-            if one == cluster_id:
-                start, finish = float(self.found.start[row]), float(self.found.finish[row])
-                self.outlook.book(Booking(self.now, cluster_id, self.ask, start, finish))
+        if cluster_id in self.ids:
+            row = [*self.ids].index(cluster_id)
+            start, finish = float(self.found.start[row]), float(self.found.finish[row])
+            self.outlook.book(Booking(self.now, cluster_id, self.ask, start, finish))
 
 
 class Ratios(LruCache[str, tuple[float, Mapping[str, float]]]):

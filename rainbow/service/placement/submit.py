@@ -259,9 +259,11 @@ class SubmitTransaction:
         if isinstance(read, BoardStates) and read.says_all(more):
             self.read = read
             return read.table
-        before = sum(map(len, read.values.values()))
-        states = candidates.sized(read.values, self.found.candidates, reads(self.selector, self.options, SWITCHES))
-        grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
+        states, spans = read.values, reads(self.selector, self.options, SWITCHES)
+        if grown := spans or not isinstance(read, BoardStates) or read.waits:
+            before = sum(map(len, states.values()))
+            states = candidates.sized(states, self.found.candidates, spans)
+            grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
         self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
         if read_of(self.selector, self.options, ACCOUNT):
             self._tell_account(connection, states)
@@ -272,11 +274,9 @@ class SubmitTransaction:
     def _tell_account(self, connection: sa.Connection, states: dict[str, dict[str, Any]]) -> None:
         user, request = self.arrival().requestor, self.wanted.request
         account = accounts.account_of(self.service, connection, self.who, user, request, self.asked.account)
-        for name, known in (
-            account_cache.variables(self.service, connection, account, user).items() if account else ()
-        ):
-            for state in states.values():
-                state[name] = known
+        known = account_cache.variables(self.service, connection, account, user) if account else {}
+        for state in states.values():
+            state.update(known)
 
     def arrival(self) -> Arrival:
         """Return the job as its way to each cluster is reckoned."""
