@@ -16,6 +16,7 @@ from rainbow.graph import read_cluster
 from rainbow.jobspec import parse_jobspec
 from rainbow.matching import match
 from rainbow.plugins import PluginFault, Registry, UnknownPlugin
+from rainbow.service.scheduler.loop import step_safely
 from tests.conftest import Api, grid, jobspec
 
 Install = Callable[[str, str], None]
@@ -202,3 +203,25 @@ def test_unknown_keys_of_an_envelope_are_refused_with_the_nearest(api: Api) -> N
     assert api.problem(400, "request-invalid", "POST", "/v1/jobs:batch", batch, oak.token)["pointer"] == "/asign"
     [answer] = api.good("POST", "/v1/jobs:batch", {"jobs": [body]}, oak.token)["answers"]
     assert (answer["status"], answer["pointer"]) == (400, "/jobs/0/requester")
+
+
+FAILING = """
+class Failing:
+    def check(self, settings):
+        return {}
+
+    def plan(self, view):
+        raise ValueError("no plan today")
+"""
+
+
+def test_a_policy_that_fails_is_named_by_why_and_by_its_clusters_settings(api: Api, install: Install) -> None:
+    install(FAILING, "[rainbow.policies]\nfailing = their_package:Failing\n")
+    oak = api.register(policy={"name": "failing"})
+    job = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)["id"]
+    api.good("POST", "/v1/clusters/oak/heartbeat", {"agent": "a", "workers": None, "running": []}, oak.secret)
+    step_safely(api.service, "oak")
+    told = api.good("GET", f"/v1/jobs/{job}/why?verify=true", None, oak.token)
+    assert (told["wait"]["reason"], told["verify"]) == ("step-failed", None)
+    for text in (told["wait"]["text"], api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["fault"]):
+        assert "plug-in failing of rainbow.policies failed: ValueError: no plan today" in text

@@ -193,6 +193,7 @@ def test_policy_that_is_not_installed_any_more_stops_only_its_own_cluster(api, s
     assert traits_of("delegate") == Traits()
     assert not step_safely(service, "two")
     assert "no plug-in 'delegate'" in service.faults[service.catalogue["two"].id]
+    assert "no plug-in 'delegate'" in api("GET", "/v1/clusters/two/scheduler", other["secret"]).json["fault"]
     assert step_safely(service, "one")
     asking = jobspec(attributes={"system": {"class": "land"}})
     submitted = api("POST", "/v1/jobs", ADMIN, data=asking)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
+from rainbow.plugins import PluginFault, UnknownPlugin
 from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
 from rainbow.service.accounts.account_cache import standing_document, standings_of
 from rainbow.service.core.access import Caller
@@ -223,8 +224,11 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         frozen = take_snapshot(service, mirror)
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
             return {**told, "verify": None}
-        policy, view = policies.get(frozen.record.policy), frozen.view
-        answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
+        try:
+            policy, view = policies.get(frozen.record.policy), frozen.view
+            answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
+        except (PluginFault, UnknownPlugin):  # what the job waits for says so
+            return {**told, "verify": None}
     return {**told, "verify": {question: _document(answer) for question, answer in answers.items()}}
 
 

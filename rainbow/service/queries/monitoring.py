@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import PolicyError, TryLater
+from rainbow.plugins import PluginFault, UnknownPlugin
 from rainbow.scheduling import diagram, plan_diagram
 from rainbow.scheduling.interface import Order
 from rainbow.service.clusters.scheduling_settings import settings_document
@@ -35,7 +36,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         decided = plan_only(service, record)
     except TryLater:  # its step does not come back: the fault says where it is
         decided, fault = None, service.faults.get(record.id)
-    except PolicyError as unusable:  # stored by a version that took what this one refuses
+    except (PolicyError, PluginFault, UnknownPlugin) as unusable:  # or settings that a version of before took
         decided, fault = None, fault or str(unusable)
     return {**told, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}
 
