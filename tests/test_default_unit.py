@@ -89,3 +89,12 @@ def test_settings_that_are_replaced_keep_the_unit_and_null_brings_the_default_ba
     assert unit(oak) == "core"
     api.good("PATCH", PATH, {"settings": {"rounding": "classic"}}, oak.secret)
     assert unit(oak) == "worker"
+
+
+def test_a_unit_that_no_worker_has_is_refused(api):
+    oak = ready(api, 2, 4)
+    for verb, body in (("PATCH", {"settings": {"unit": "cores"}}), ("PUT", {"settings": {"unit": "cores"}})):
+        told = oak.api.problem(422, "policy-invalid", verb, PATH, body, oak.secret)
+        assert told["detail"].startswith("no worker has 'cores'; unit is worker, core")
+        assert told["pointer"] == "/settings/unit"
+    assert unit(oak) == "core"

@@ -112,11 +112,19 @@ def begun(
     ({'unit': 'core'}, {'unit': 'worker'}, {'unit': 'worker'})
     """
     if "unit" in settings:
+        _check_unit(settings["unit"], workers)
         return settings
     if settings.get("rounding") == CLASSIC:
         return {**settings, "unit": WORKER}
     suits = bool(workers) and all(amounts.get(CORE) for amounts in workers)
     return {**settings, "unit": before.get("unit", CORE if suits else WORKER)}
+
+
+def _check_unit(unit: Any, workers: Collection[Mapping[str, int]]) -> None:
+    """Refuse a unit that no worker has: nothing would start."""
+    kinds = sorted({kind for amounts in workers for kind, amount in amounts.items() if amount})
+    if kinds and unit != WORKER and unit not in kinds:
+        raise PolicyError(f"no worker has {unit!r:.60}; unit is worker, {', '.join(kinds[:8])}", pointer="/unit")
 
 
 def read_classes(settings: Mapping[str, Any]) -> Classes:

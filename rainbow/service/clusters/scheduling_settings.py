@@ -153,8 +153,8 @@ def _settings(
         before = {key: value for key, value in before.items() if settings.get(key, value) is not None}
         settings = {key: value for key, value in settings.items() if value is not None}
     entry = service.catalogue.get(record.name)
-    given = begun(policy, settings, before, entry.cluster if entry else None)
     try:
+        given = begun(policy, settings, before, entry.cluster if entry else None)
         return dict(policies.get(policy).check({**before, **given} if merge else given))
     except PolicyError as fault:
         fault.pointer = "/settings" + (fault.pointer or "")
