@@ -14,9 +14,9 @@ import networkx as nx
 import pytest
 from werkzeug.wrappers import Request
 
-from rainbow.client import Client, Problem
+from rainbow.client import Client, Problem, RequestError, TryLater, Unavailable
 from rainbow.client.transport import TRIES
-from rainbow.errors import JobspecError, RequestError, TryLater, Unavailable
+from rainbow.errors import JobspecError
 from rainbow.graph import read_cluster
 from rainbow.jobspec import Request as JobRequest
 from rainbow.jobspec import parse_jobspec
@@ -356,3 +356,10 @@ def test_async_client_has_every_method_and_waits_for_many_at_the_same_time() -> 
         AsyncClient("http://127.0.0.1:1", sent=print)
     with http(Script([slow])) as port:
         assert asyncio.run(ask(url_of(port))) < 10 * 0.3
+
+
+def test_a_text_is_one_name_of_those_that_a_token_is_for(asked: Any) -> None:
+    one = asked((201, JSON, b'{"token": "rbt_x"}'))
+    one.client.mint_token("oak", requestors="alice", accounts="bio")
+    said = json.loads(one.script.requests[0].get_data())
+    assert (said["clusters"], said["requestors"], said["accounts"]) == (["oak"], ["alice"], ["bio"])

@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from rainbow.client.async_client import AsyncClient
     from rainbow.client.http_client import Client
     from rainbow.client.transport import Problem
+    from rainbow.errors import RequestError, TryLater, Unavailable
 
-__all__ = ["AsyncClient", "Client", "Problem"]
+__all__ = ["AsyncClient", "Client", "Problem", "RequestError", "TryLater", "Unavailable"]
 
 # imported when they are asked for: AsyncClient needs the extra `async`, and HTTP a quarter of a second
-PLACES = {"AsyncClient": "async_client", "Client": "http_client", "Problem": "transport"}
+PLACES = {
+    "AsyncClient": "client.async_client",
+    "Client": "client.http_client",
+    "Problem": "client.transport",
+    **dict.fromkeys(("RequestError", "TryLater", "Unavailable"), "errors"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is asked for, and keep it."""
     if name not in PLACES:
         raise AttributeError(f"module 'rainbow.client' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"rainbow.client.{PLACES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"rainbow.{PLACES[name]}"), name)
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rainbow.client import responses
 from rainbow.client.figures import Figures
-from rainbow.client.transport import Calls, Problem, document_of, given, named, of_cluster, path
+from rainbow.client.transport import Calls, Problem, document_of, given, named, names, of_cluster, path
 from rainbow.client.wait import WaitVerbs
 from rainbow.errors import RequestError, TryLater
 from rainbow.idempotency import new_key
@@ -342,7 +342,7 @@ class Client(WaitVerbs, Figures):
     ) -> dict[str, Any]:
         """Keep space for a jobspec's resources from `start` (RFC 3339) or soon after; `login` as of `submit`."""
         body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
-        body |= given(requestors=requestors and list(requestors), login=login)
+        body |= given(requestors=names(requestors), login=login)
         return self._object("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
 
     def maintain(
@@ -381,9 +381,9 @@ class Client(WaitVerbs, Figures):
         monitor: bool = False,
     ) -> dict[str, Any]:
         """Mint a submit token, or (monitor) one that reads /metrics; the only answer that ever shows it."""
-        good_for = {"monitor": True} if monitor else {"clusters": list(clusters)}
-        body = {**good_for, "requestors": requestors and list(requestors), "expires_at": expires_at, "name": name}
-        body |= given(accounts=accounts and list(accounts))
+        good_for = {"monitor": True} if monitor else {"clusters": names(clusters)}
+        body = {**good_for, "requestors": names(requestors), "expires_at": expires_at, "name": name}
+        body |= given(accounts=names(accounts))
         return self._object("POST", path("tokens"), body, repeatable=False)
 
     def accounts(self) -> list[dict[str, Any]]:

@@ -279,6 +279,11 @@ def named(clusters: Any) -> list[Any] | None:
     return [{"name": one} if isinstance(one, str) else one for one in clusters]
 
 
+def names(of: Sequence[str] | None) -> list[str] | None:
+    """Return names as a list; a text is one name, not the names of its letters."""
+    return None if of is None else [of] if isinstance(of, str) else list(of)
+
+
 def given(**values: Any) -> dict[str, Any]:
     """Return the values that are given."""
     return {key: value for key, value in values.items() if value is not None}
