@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from benchmarks import served
 from benchmarks.host import WHO
 from benchmarks.lists import PAGES, page_cost, put_jobs
+from benchmarks.scale import scrape
 from benchmarks.submits import jobspec
 from benchmarks.timing import exponent, heading, row, timed
 from rainbow.service import Service, Settings
@@ -17,7 +18,6 @@ from rainbow.service.agents.protocol import heartbeat, receive
 from rainbow.service.clusters.registration import register
 from rainbow.service.placement.submission import Submission
 from rainbow.service.placement.submit import submit
-from rainbow.service.queries.monitoring import metrics
 from rainbow.store import open_store
 
 JOBS, CLUSTERS, WORKERS, AGENTS = 1_000_000, 10_000, 100_000, 1_000
@@ -51,8 +51,8 @@ def _costs(url: str, part: float) -> Iterator[tuple[str, float]]:
     yield "empty receive", timed(lambda: receive(service, WHO, "oak", "a7", 8, 0.0), 101) / 1e3
     yield "the slowest page", max(page_cost(service.store, chosen, int(part * JOBS)) for chosen in PAGES.values())
     for _ in range(len(service.catalogue) // 20 + 1):
-        metrics(service)
-    yield "/metrics", timed(lambda: metrics(service), 5) / 1e3
+        scrape(service)
+    yield "/metrics", timed(lambda: scrape(service), 5) / 1e3
     service.close()
 
 

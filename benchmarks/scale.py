@@ -28,9 +28,10 @@ from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.scheduling import LoadBased
 from rainbow.service import Service, Settings
 from rainbow.service.clusters.graphs import patch_graph
+from rainbow.service.core.counters import exposition
 from rainbow.service.placement.submission import Submission
 from rainbow.service.placement.submit import submit
-from rainbow.service.queries.monitoring import metrics
+from rainbow.service.queries.monitoring import gauges, metrics
 from rainbow.store import cluster_states, clusters, open_store
 from rainbow.store.schema import jobs, record_uses, records
 
@@ -161,9 +162,14 @@ def _costs(service: Service) -> dict[str, float]:
     kept = (_ledger(service) - before) / 9
     fresh = median(once(partial(_constrained, service, 11 + k)) for k in range(9)) / 1e3
     for _ in range(len(service.catalogue) // 20 + 1):
-        metrics(service)
-    figures = timed(lambda: metrics(service), 3) / 1e3
+        scrape(service)
+    figures = timed(lambda: scrape(service), 3) / 1e3
     return dict(zip(WANTED, (warm, median(after) / warm, spent, fresh, kept, figures), strict=True))
+
+
+def scrape(service: Service) -> bytes:
+    """Answer a scrape as the server does."""
+    return exposition(gauges(service), metrics(service))
 
 
 def _constrained(service: Service, cores: int) -> object:
