@@ -56,6 +56,14 @@ def test_founding_cases_come_out_as_expected() -> None:
     assert result.stdout.rstrip().endswith("6 cases, 0 failed")
 
 
+def test_what_is_ignored_of_a_configuration_is_told_where_it_is_compared(tmp_path: Path) -> None:
+    other = tmp_path / "f2.yaml"
+    other.write_text("policy: priority\nsettings: {order: f2}\n")
+    decisions = ("--decisions", POLICIES / "decisions.json")
+    for words in (("diff", other, other, *decisions), ("test", POLICIES / "founding-test.yaml", "--config", other)):
+        assert f"rainbow: warning: {other}: ignored policy: unknown key" in run("policy", *words).stderr
+
+
 def test_cases_under_another_configuration_say_what_came_instead() -> None:
     result = run("policy", "test", POLICIES / "founding-test.yaml", "--config", POLICIES / "cheapest.yaml")
     assert result.exit_code == Exit.ERROR

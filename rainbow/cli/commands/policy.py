@@ -37,6 +37,9 @@ def rules_of(path: Path) -> SelectorRules:
 
     with naming(path):
         read = read_config(path)
+    # a file of a cluster's policy is, as a server's configuration, all defaults
+    for warning in (one for one in read.warnings if one.startswith("ignored ")):
+        click.echo(f"rainbow: warning: {path}: {printer.one_line(warning)}", err=True)
     return SelectorRules(read.selector, read.selector_options)
 
 
