@@ -247,12 +247,13 @@ def test_local_moments_mind_daylight_saving(monkeypatch: pytest.MonkeyPatch) -> 
         assert caller().now.tzinfo is None
         options = {
             text: local_time(NOBODY, NOBODY, text)
-            for text in ("2027-07-01T08:00", "2027-07-01T08:00:60Z", "2027-03-27")
+            for text in ("2027-07-01T08:00", "2027-07-01T08:00:60Z", "2027-03-27", "2027-03-28T02:30")
         }
         assert [*options.values()] == [
             "2027-07-01T08:00:00+02:00",
             "2027-07-01T08:00:60Z",
             "2027-03-27T00:00:00+01:00",
+            "2027-03-28T03:30:00+02:00",  # as --begin
         ]
     finally:
         monkeypatch.undo()

@@ -168,7 +168,7 @@ def _span(history: str) -> tuple[float, float]:
 
 
 def _moment(text: str, default: float) -> float:
-    return datetime.fromisoformat(text.strip()).astimezone().timestamp() if text.strip() else default
+    return datetime.fromisoformat(text.strip()).timestamp() if text.strip() else default
 
 
 # ── worlds ──

@@ -47,7 +47,10 @@ def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | No
         return None
     try:
         time_of(value)
-        return datetime.fromisoformat(value).astimezone().isoformat() if _is_without_zone(value) else value
+        if not _is_without_zone(value):
+            return value
+        # by way of its timestamp: `astimezone` puts a time that no clock shows, in spring, an hour before
+        return datetime.fromtimestamp(datetime.fromisoformat(value).timestamp()).astimezone().isoformat()
     except (ValueError, OverflowError, OSError):
         raise click.BadParameter(f"invalid time {value!r:.100}: expected one such as 2030-01-31T12:00:00Z") from None
 
