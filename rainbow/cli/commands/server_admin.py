@@ -72,7 +72,7 @@ def upgrade(database: str | None, config: Path | None) -> None:
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @store_options
 def backup(file: Path, force: bool, database: str | None, config: Path | None) -> None:
-    """Back up the database to FILE (SQLite). Safe while a server, also an older one, is running."""
+    """Back up the database, SQLite or PostgreSQL, to FILE (SQLite). Safe while a server, also an older one, works."""
     from rainbow.store import open_store
     from rainbow.store.backup import backup as write
 
