@@ -89,7 +89,7 @@ def timeline(service: Service, who: Caller, name: str) -> dict[str, Any]:
 def gauges(service: Service) -> dict[str, list[Row]]:
     """Return {metric: [(labels, value)]}, clusters by name."""
     with service.store.read() as connection:
-        names = {record.id: record.name for record in clusters.every(connection)}
+        names = {cluster_id: name for name, (cluster_id, _) in clusters.revisions(connection).items()}
         found = statistics.counted(connection)
         waiting = jobs.count_unplaced(connection)
     told: dict[str, list[Row]] = {"rainbow_clusters": [((), float(len(names)))]}
