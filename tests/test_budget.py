@@ -110,6 +110,17 @@ def test_variants_share_what_one_of_them_leaves():
     assert meter.left == 60
 
 
+def test_what_a_part_does_not_use_comes_back():
+    meter = Meter(steps=90)
+    with meter.part(50) as part:
+        part.step(20)
+        assert meter.left == 40
+    assert meter.left == 70
+    with contextlib.suppress(OutOfBudgetError), meter.part(50) as part:
+        part.step(60)
+    assert meter.left == 20
+
+
 def test_a_variant_that_fits_is_found_behind_one_that_is_hard():
     both = replace(PACKING, variants=(*PACKING.variants, (wanted("core", 3),)))
     for backend in BACKENDS:

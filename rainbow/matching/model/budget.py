@@ -82,12 +82,16 @@ class Meter:
         yield
         self._end += self._clock() - began
 
-    def part(self, steps: float) -> Meter:
-        """Return a meter with the same end, for some of the steps that are left."""
+    @contextmanager
+    def part(self, steps: float) -> Iterator[Meter]:
+        """Give a meter with the same end, for some of the steps that are left; what it does not use comes back."""
         meter = self.timed
         meter.left = min(steps, self.left)
         self.left -= meter.left
-        return meter
+        try:
+            yield meter
+        finally:
+            self.left += max(0.0, meter.left)
 
     def probe(self) -> Budget:
         """Return the budget of one of many small matches before the same end."""

@@ -205,17 +205,17 @@ def _solved(bins: Bins, meter: Meter) -> Array | None:
 
 def _patterns(bins: Bins, firsts: Sequence[int], meter: Meter) -> list[list[list[int]]] | None:
     """Return, for each of these bins, every filling to which no slot can be added; None if they are too many."""
-    tries = meter.part(MOST_TRIED)
     found, left = [], MOST_PATTERNS
-    for at in firsts:
-        try:
-            found.append(list(islice(_fillings(bins, at, tries), left + 1)))
-        except OutOfBudgetError:
-            meter.check()
-            return None
-        left -= len(found[-1])
-        if left < 0:
-            return None
+    try:
+        with meter.part(MOST_TRIED) as tries:
+            for at in firsts:
+                found.append(list(islice(_fillings(bins, at, tries), left + 1)))
+                left -= len(found[-1])
+                if left < 0:
+                    return None
+    except OutOfBudgetError:
+        meter.check()
+        return None
     return found
 
 

@@ -421,11 +421,11 @@ def _packed(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter
 ) -> tuple[Take, list[TakenPart]] | Reason:
     """Search for a little; then pack the slots, follow that, and search on where it led nowhere."""
-    with suppress(OutOfBudgetError):
-        return _searched(resources, laid_out, taken, meter.part(min(EASY, meter.left // 2)))
+    with suppress(OutOfBudgetError), meter.part(min(EASY, meter.left // 2)) as part:
+        return _searched(resources, laid_out, taken, part)
     if plan := pack(resources, laid_out, taken, meter):
-        with suppress(OutOfBudgetError):
-            found = _searched(resources, laid_out, taken, meter.part(meter.left // 2), plan)
+        with suppress(OutOfBudgetError), meter.part(meter.left // 2) as part:
+            found = _searched(resources, laid_out, taken, part, plan)
             if not isinstance(found, Reason):
                 return found
     return _searched(resources, laid_out, taken, meter)
