@@ -18,7 +18,8 @@ from rainbow.scheduling.priority.config import settings as units
 from rainbow.service import Service, Settings
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
-from rainbow.store.engine import configuration, open_engine
+from rainbow.store.engine import open_engine
+from rainbow.store.migrations.upgrade import configuration
 from tests.conftest import ADMIN, REGISTRATION, Api
 from tests.live import rainbow_at
 from tests.shell import Shell, variables_of

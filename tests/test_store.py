@@ -6,7 +6,6 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,24 +19,18 @@ from rainbow.state_machine import JobState, Task
 from rainbow.store import Store, cluster_states, clusters, credentials, jobs, open_store, tasks, workers
 from rainbow.store.backup import backup, restore
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.engine import cause_of, configuration, newest, open_engine
+from rainbow.store.engine import cause_of, open_engine
+from rainbow.store.migrations.upgrade import configuration, newest
 from rainbow.store.schema import metadata
 from rainbow.store.step_lock import StepLocks
-from tests.stores import add_cluster, job, store
+from tests.stores import add_cluster, job, schema_differences, store
 
 __all__ = ["store"]  # fixtures
 
 
 def test_migrations_on_an_empty_database_give_the_schema(store: Store) -> None:
     with store.read() as connection:
-        assert _differences(store, connection) == []
-
-
-def _differences(store: Store, connection: sa.Connection) -> list[Any]:
-    found = compare_metadata(MigrationContext.configure(connection), metadata)
-    if store.many_processes:  # the indexes of pages have an order of their own there
-        found = [one for one in found if not one[1].name.startswith("ix_pages_")]
-    return found
+        assert schema_differences(store, connection) == []
 
 
 def test_open_store_a_second_time_keeps_what_is_there(store: Store) -> None:
@@ -292,7 +285,7 @@ def test_store_of_before_keeps_graphs_changes_and_all_that_refers_to_clusters(
         assert clusters.document(connection, "c2")["graph"]["nodes"]["c"]["metadata"]["size"] == 3
         assert clusters.graphs_of(connection, "c2") == {"io": {}}
         assert [*workers.of_cluster(connection, "c2")] == ["n0"]
-        assert _differences(store, connection) == []
+        assert schema_differences(store, connection) == []
         clusters.remove(connection, "c2")
         assert workers.of_cluster(connection, "c2") == {}  # keys hold again
     store.close()

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from alembic.config import Config
 
 from rainbow.errors import Unavailable
-from rainbow.store import Store, engine, events, open_store, postgresql
+from rainbow.store import Store, events, open_store, postgresql
+from rainbow.store.migrations import upgrade
 from tests.postgres import Postgres
 
 
@@ -101,14 +102,14 @@ def test_a_migration_may_compute_longer_than_a_writer_may_be_idle(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow machine took longer to import Alembic, and was told that this is not a database."""
-    ready = engine.configuration
+    ready = upgrade.configuration
 
     def slowly(connection: sa.Connection) -> Config:
         time.sleep(0.3)
         return ready(connection)
 
     monkeypatch.setattr(postgresql, "IDLE", 0.1)
-    monkeypatch.setattr(engine, "configuration", slowly)
+    monkeypatch.setattr(upgrade, "configuration", slowly)
     store = open_store(postgres_server.new_empty_database())
     happen(store)
     store.close()

@@ -48,6 +48,35 @@ def test_writers_at_once_share_commits_and_each_fault_undoes_its_own_part(store:
     assert len(commits) < 5
 
 
+def test_part_behind_more_than_a_commit_takes_has_its_own_result(store: Store) -> None:
+    """Another caller's batch is in front of it: the commit that its caller leads may not hold it."""
+    results: dict[str, Any] = {}
+
+    def of_batch(k: int) -> Any:
+        return lambda _connection: k
+
+    def first(_connection: sa.Connection) -> str:
+        return "first"
+
+    def batch() -> None:
+        results["batch"] = [work.result for work in store.all_together([of_batch(k) for k in range(1_600)])]
+
+    def single() -> None:
+        results["single"] = store.together(first)
+
+    threads = [threading.Thread(target=batch), threading.Thread(target=single)]
+    with store.one_writer:
+        threads[0].start()
+        while len(store._queues[False]) < 1_600:
+            threading.Event().wait(0.01)
+        threads[1].start()
+        while len(store._queues[False]) < 1_601:
+            threading.Event().wait(0.01)
+    for thread in threads:
+        thread.join()
+    assert results == {"batch": list(range(1_600)), "single": "first"}
+
+
 def test_common_commit_that_fails_fails_for_all_of_them(store: Store) -> None:
     def part(key: str) -> Any:
         return lambda connection: jobs.add(connection, job(key), "text", {})

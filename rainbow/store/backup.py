@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Conflict
 from rainbow.store.accounts import tables  # noqa: F401 - their tables are among those of `metadata`
-from rainbow.store.engine import Store, file_of, is_current, open_store
+from rainbow.store.engine import Store, file_of, open_store
+from rainbow.store.migrations.upgrade import is_current
 from rainbow.store.schema import metadata
 
 ROWS = 500  # in one insert

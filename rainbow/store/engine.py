@@ -1,4 +1,4 @@
-"""The database: opened, read, written and migrated.
+"""The database: opened, read and written.
 
 There is one writer at a time, on both databases. What a submit reads (free nodes, its Idempotency-Key) must still be
 true when it writes; one writer makes that so without a retry anywhere. SQLite is made that way; on PostgreSQL a
@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -30,12 +30,11 @@ import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import postgresql, sqlite
+from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
 from rainbow.store.schema import RIGHTS, Plain, Row, events
 
 if TYPE_CHECKING:
-    from alembic.config import Config
-
     from rainbow.state_machine import ForAgents
 
 TRIES = 5  # beside other processes: who writes alone waits for all of them, and they for it
@@ -145,7 +144,7 @@ class Store:
         for work in works:
             if not work.done:
                 with self.one_writer:  # whoever comes first does the work of all
-                    if not work.done:
+                    while not work.done:  # a commit takes some of the queue: this part may be behind them
                         self._lead(beside)
         return works
 
@@ -295,16 +294,28 @@ def open_store(url: str, *, existing: bool = False, migrate: bool = True) -> Sto
     with _trouble_as_unavailable():
         try:
             (upgrade if migrate else is_current)(engine)
-        except ConfigError:
-            raise
         except sa.exc.OperationalError as error:
             if str(getattr(error.orig, "sqlite_errorname", "")).startswith(CLOSED):
-                told = f"cannot open database file {engine.url.database} and write it and its directory: {error.orig}"
-                raise ConfigError(f"{told}; check who owns them") from error
+                reason = (
+                    f"cannot open database file {engine.url.database} and write it and its directory: {error.orig}"
+                )
+                raise ConfigError(f"{reason}; check who owns them") from error
             raise
-        except sa.exc.DatabaseError as error:  # it answers, and not as a database
-            raise ConfigError(f"{engine.url.database} is not a database") from error
+        except TROUBLE:
+            raise
+        except sa.exc.DatabaseError as error:
+            raise ConfigError(_unusable(engine.url.database or "", error)) from error
     return Store(engine)
+
+
+def _unusable(name: str, error: sa.exc.DatabaseError) -> str:
+    """Say why a database that answers cannot be used."""
+    match getattr(error.orig, "sqlite_errorname", ""):
+        case "SQLITE_NOTADB":
+            return f"{name} is not a database"
+        case "SQLITE_CORRUPT":
+            return f"store {name} is damaged: {error.orig}; restore a backup with rainbow db restore"
+    return f"database {name} cannot be used: {str(error.orig).strip().splitlines()[0]}"
 
 
 def open_engine(url: str, *, existing: bool = False) -> sa.Engine:
@@ -353,52 +364,3 @@ def _trouble(error: Exception) -> str:
 def cause_of(fault: BaseException) -> str:
     """Return what the database said of its trouble, without the statement: "database or disk is full"."""
     return str(getattr(fault.__cause__, "orig", None) or "")
-
-
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-def upgrade(engine: sa.Engine) -> None:
-    """Run every migration the database has not had; all of them or, after an error, none."""
-    if is_current(engine):
-        return
-    from alembic import command  # a server of a store that is up to date starts without it
-
-    on_sqlite = engine.dialect.name == "sqlite"
-    with sqlite.without_keys(engine) if on_sqlite else nullcontext(), engine.begin() as connection:
-        if not on_sqlite:  # a migration that computes on a slow machine is not hung
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-        command.upgrade(configuration(connection), "head")
-
-
-def is_current(engine: sa.Engine) -> bool:
-    """Return whether the database has had every migration; ConfigError if it has had more than there are here."""
-    with engine.begin() as connection:
-        found = _revision(connection)
-    if found and found > newest():
-        told = f"the database is of a newer version of rainbow (its tables are {found}, known here are {newest()})"
-        raise ConfigError(f"{told}; install that version, or restore a backup from before into an empty database")
-    return found == newest()
-
-
-def _revision(connection: sa.Connection) -> str | None:
-    """Return the last migration that the database had, as Alembic notes it."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return found
-
-
-def newest() -> str:
-    """Return the last migration's revision, the number that its file's name begins with."""
-    return max(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py")).partition("_")[0]
-
-
-def configuration(connection: sa.Connection) -> Config:
-    """Return Alembic's configuration for this connection, without a file."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config

@@ -24,6 +24,7 @@ POOL_SIZE = 20
 OVERFLOW = 60
 WRITERS = 0x7261696E  # "rain": the key of the writers' lock
 NUMBERS = WRITERS + 1  # the first key of the locks of those who store events, the second is a number below theirs
+UPGRADE = WRITERS + 2  # the key of the lock of who changes the tables
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect
@@ -73,6 +74,14 @@ def _ask(engine: sa.Engine, connection: Any, record: Any, _proxy: Any) -> None:
 def take_turn(connection: sa.Connection, *, beside: bool = False) -> None:
     """Wait until no other transaction writes, `beside`: but such as this; the turn ends with the transaction."""
     connection.execute(_BESIDE if beside else _ALONE, {"key": WRITERS})
+
+
+def take_upgrade_turn(connection: sa.Connection) -> None:
+    """Wait without a limit until no other process changes the tables; the turn ends with the transaction."""
+    connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # a slow migration is not hung
+    connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+    connection.execute(_ALONE, {"key": UPGRADE})
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK}s'")
 
 
 class EventHorizon(NamedTuple):

@@ -136,7 +136,7 @@ def _guarded(what: str, check: Callable[[], str]) -> Found:
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
     from rainbow.store import clusters, file_of, open_store
-    from rainbow.store.engine import is_current
+    from rainbow.store.migrations.upgrade import is_current
 
     def check() -> str:
         store = open_store(url, existing=True, migrate=False)

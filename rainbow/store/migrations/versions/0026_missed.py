@@ -15,4 +15,5 @@ def upgrade() -> None:
     """Of starts before it is not known."""
     with op.batch_alter_table("forecasts") as batch:
         batch.add_column(sa.Column("missed", sa.LargeBinary(), nullable=False, server_default=sa.text("''")))
+    with op.batch_alter_table("forecasts") as batch:  # apart: the rows that are there take the default first
         batch.alter_column("missed", server_default=None)
