@@ -83,6 +83,11 @@ def test_refused_options_are_refused_in_words() -> None:
         assert caught.value.line == 2
 
 
+def test_a_script_with_dos_line_ends_is_refused_as_sbatch_refuses_it() -> None:
+    with pytest.raises(JobspecError, match="tr -d"):
+        read_call("#!/bin/bash\r\n#SBATCH -n 4\r\nhostname\r\n")
+
+
 # ── to a jobspec ──
 
 

@@ -31,6 +31,8 @@ def read_array(value: Any, pointer: str) -> Array:
     ([1, 3, 8, 10, 12], 2)
     """
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str) and text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]  # sbatch reads "[1-100%5]" and "[1-100]%5"
     found = _AT_ONCE.fullmatch(text) if isinstance(text, str) else None
     spans = [_span(part) for part in found[1].removeprefix("[").removesuffix("]").split(",")] if found else []
     if found is None or None in spans or found[2] == "0":

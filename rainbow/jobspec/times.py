@@ -4,7 +4,8 @@
 1.5h      RFC 23 (Flux): a number with ms, s, m, h or d
 10:30     minutes:seconds                1-12        days-hours
 1:30:00   hours:minutes:seconds          1-12:30     days-hours:minutes, and :seconds
-UNLIMITED, INFINITE                      no limit: 0
+1-        one day; every field may exceed its base: 00:90:00 is 90 minutes
+UNLIMITED, INFINITE, -1                  no limit: 0
 
 2030-01-31  2030-01-31T12:00[:30]  01/31/30  01/31  0131[30]   a day; a time follows after T, a blank or a dash
 16:00[:30]  4:00pm  midnight  noon  teatime  fika  elevenses    the next such time
@@ -23,8 +24,8 @@ from datetime import datetime, timedelta
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _FSD = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|[smhd]?)", re.ASCII)
-_CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
-_ENDLESS = ("unlimited", "infinite")
+_CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9})?(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
+_ENDLESS = ("unlimited", "infinite", "-1")
 WANTED = "seconds, or a duration such as 90s, 10m, 2h, 1d, 10:30 (MM:SS), 01:30:00 or 1-12 (D-HH)"
 
 
@@ -46,13 +47,13 @@ def seconds_of(text: str, plain: float = 1) -> float | None:
 
 def _of_clock(text: str) -> float | None:
     found = _CLOCK.fullmatch(text)
-    if found is None or not (found[1] or found[3]) or any(int(part or 0) > 59 for part in found.groups()[2:]):
+    if found is None or not (found[1] or (found[2] and found[3])) or (found[3] and not found[2]):
         return None
-    days, *rest = found.groups()
+    days, *rest = found.groups()  # each may exceed its base, as Slurm reads it: 00:90:00 is 90 minutes
     parts = [int(part) for part in rest if part is not None]
     if days is None and len(parts) == 2:
         parts = [0, *parts]
-    hours, minutes, seconds = [*parts, 0, 0][:3]
+    hours, minutes, seconds = [*parts, 0, 0, 0][:3]
     return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 

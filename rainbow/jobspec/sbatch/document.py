@@ -303,7 +303,7 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
     if "deadline" in options:
         system["deadline"] = _moment("deadline", options["deadline"], caller)
     system |= _priority(options, notes) | _environment(options, caller, notes)
-    dependencies = _dependencies(options, caller, notes)
+    dependencies = _dependencies(options, call.name, caller, notes)
     return {key: value for key, value in system.items() if value != ""} | (
         {"dependencies": dependencies} if dependencies else {}
     )
@@ -314,7 +314,7 @@ def seconds(text: str) -> float:
     found = seconds_of(text, plain=60)
     if found is None:
         raise JobspecError(f"--time must be minutes, MM:SS, HH:MM:SS or D-HH[:MM[:SS]], got {text!r:.60}")
-    if text[-1].isdecimal():
+    if text[-1].isdecimal() or text[-1] == "-":
         found = math.ceil(found / 60) * 60
     return int(found) if found == int(found) else found
 
@@ -363,7 +363,7 @@ def _environment(options: Mapping[str, str], caller: Surroundings, notes: list[s
     return {"environment": {**sent, **found}}
 
 
-def _dependencies(options: Mapping[str, str], caller: Surroundings, notes: list[str]) -> list[Document]:
+def _dependencies(options: Mapping[str, str], called: str, caller: Surroundings, notes: list[str]) -> list[Document]:
     found: list[Document] = []
     if "begin" in options:
         at = _moment("begin", options["begin"], caller)
@@ -372,19 +372,20 @@ def _dependencies(options: Mapping[str, str], caller: Surroundings, notes: list[
     if "?" in text:
         raise JobspecError('--dependency: "?" (any of several) cannot be carried; Rainbow waits for all of them')
     for part in filter(None, text.split(",")):
-        found += _dependency(part, options, notes)
+        found += _dependency(part, options, called, notes)
     return found
 
 
-def _dependency(part: str, options: Mapping[str, str], notes: list[str]) -> list[Document]:
+def _dependency(part: str, options: Mapping[str, str], called: str, notes: list[str]) -> list[Document]:
     kind, _, rest = part.partition(":")
     if part == "singleton":
-        name = options.get("job-name", "")
-        if not name:
-            raise JobspecError("--dependency=singleton needs --job-name")
+        name = options.get("job-name", "") or called
         notes.append(f"--dependency=singleton: waits for your earlier jobs that say singleton of the name {name}")
         return [{"scheme": "string", "value": f"singleton {name}", "type": "inout", "scope": "user"}]
     ids = [one for one in rest.split(":") if one]
+    if kind == "aftercorr":
+        notes.append(f"--dependency={part}: every element waits until all of job {' and '.join(ids)} has completed")
+        kind = "afterok"
     if kind not in _AFTER or not ids:
         raise JobspecError(f"--dependency must be {', '.join(_AFTER)} with :JOB, or singleton, got {part!r:.60}")
     if any("+" in one for one in ids):

@@ -68,14 +68,13 @@ _SITE = """
     distribution/m sockets-per-node cores-per-socket threads-per-core extra-node-info/B core-spec/S thread-spec
     gpu-bind gpu-freq gres-flags cluster-constraint contiguous! overcommit/O! oversubscribe/s! spread-job!
     use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf prefer
-    hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task
+    hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task get-user-env?
 """
 _CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage!"
 WHY_NOT = {
     "uid": "the site decides which account a job runs as",
     "gid": "the site decides which account a job runs as",
     "priority": "only operators of a site set it; use --nice",
-    "get-user-env": "the site builds the job's environment; name variables with --export",
     "clusters": "Rainbow chooses the cluster; use rainbow submit --cluster",
     "reboot": "a job cannot ask a site to reboot nodes",
     "power": "a job cannot set a site's power management",
@@ -83,7 +82,7 @@ WHY_NOT = {
 _REFUSED = [
     Option(name, Place.REFUSED, "M" if name == "clusters" else "", Takes.VALUE, why) for name, why in WHY_NOT.items()
 ]
-_NOTHING = {"reboot": Takes.NOTHING, "get-user-env": Takes.MAYBE}
+_NOTHING = {"reboot": Takes.NOTHING}
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
@@ -98,6 +97,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
     }
 )
 SHORT = MappingProxyType({option.short: option for option in OPTIONS.values() if option.short})
+# beginnings that getopt completes: `--tasks` was an option once, of which sbatch 22.05 has this one left
+ALIASES = MappingProxyType({"tasks": "ntasks-per-node", "tasks-per-node": "ntasks-per-node"})
 INHERITED = ("job-name", "comment", "mem", "time")  # by the later components of a heterogeneous job
 # variables that stand for options, weaker than the command line and stronger than the script
 VARIABLES = {

@@ -40,7 +40,6 @@ NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("uid", "gid"), "the site decides which account a job runs as"),
     **dict.fromkeys(("priority", "reboot", "power"), "only operators of a site set it"),
-    "get-user-env": "the site builds the job's environment",
     "clusters": "Rainbow chooses the cluster",
     "hetjob": "it lists the options of later components, in a job of several resources",
     **dict.fromkeys(("export", "export-file"), "name variables in attributes.system.environment"),

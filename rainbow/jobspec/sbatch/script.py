@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from rainbow.errors import JobspecError
 from rainbow.jobspec.sbatch.options import (
+    ALIASES,
     INHERITED,
     OPTIONS,
     SHORT,
@@ -52,6 +53,7 @@ def read_call(
     if not is_script(script):
         raise JobspecError("a batch script begins with #! and its interpreter, such as #!/bin/bash", line=1)
     inside, notes = _of_script(script)
+    notes += _completed(words)
     stronger = [_of_variables(variables or {}), *([{}] * (len(inside) - 1))]
     nothing: Options = {}
     merged = [_merged(*each) for each in zip_longest(inside, stronger, given, fillvalue=nothing)]
@@ -106,8 +108,11 @@ def _of_script(script: str) -> tuple[list[Options], list[str]]:
     components: list[Options] = [{}]
     notes: list[str] = []
     ended = False
-    for number, line in enumerate(script.splitlines(), 1):
-        ended = ended or bool(line.strip() and not line.startswith("#"))
+    for number, line in enumerate(script.split("\n"), 1):
+        if line.endswith("\r"):
+            text = "the script has DOS line ends, which sbatch refuses; remove them with: tr -d '\\r' < job.sh"
+            raise JobspecError(text, line=number)
+        ended = ended or bool(line.strip() and not line.lstrip().startswith("#"))
         if line.startswith(OTHERS) and not ended:
             notes.append(f"line {number}: ignored {line.split()[0]}; Rainbow reads #SBATCH lines")
         if not line.startswith(MARK):
@@ -115,16 +120,23 @@ def _of_script(script: str) -> tuple[list[Options], list[str]]:
         if ended:
             notes.append(f"line {number}: ignored #SBATCH after the script's first command, as sbatch does")
             continue
-        _read_line(line.removeprefix(MARK), number, components)
+        notes += _completed(_read_line(line.removeprefix(MARK), number, components))
     return components, notes
 
 
-def _read_line(text: str, number: int, components: list[Options]) -> None:
+def _completed(words: Sequence[str]) -> list[str]:
+    """Return a note for each option that people write for another one than sbatch reads."""
+    read = {word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")}
+    return [f"--tasks: read as --{ALIASES['tasks']}, as sbatch does" for name in read if name == "tasks"]
+
+
+def _read_line(text: str, number: int, components: list[Options]) -> list[str]:
+    """Add the options of a line to the last component, or begin another; return the words of the line."""
     try:
-        words = shlex.split(text, comments=True)
+        words = shlex.split(text.rstrip().removesuffix("\\"), comments=True)  # sbatch drops it: no line continues
         if words and words[0] in SPLITS:
             components.append({})
-            return
+            return []
         found, rest = _options(words)
     except ValueError as fault:
         raise JobspecError(f"#SBATCH line cannot be read: {fault}", line=number) from None
@@ -133,6 +145,7 @@ def _read_line(text: str, number: int, components: list[Options]) -> None:
     if rest:
         raise JobspecError(f"#SBATCH line has {rest[0]!r:.60}, which is no option", line=number)
     components[-1] = _merged(components[-1], found)
+    return words
 
 
 def _of_variables(variables: Mapping[str, str]) -> Options:
@@ -205,10 +218,15 @@ def _short(word: str, left: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _called(name: str) -> Option | None:
-    """Return the option of this name, or the only one that begins so, as getopt_long has it."""
-    if name in OPTIONS:
-        return OPTIONS[name]
-    found = [option for key, option in OPTIONS.items() if key.startswith(name)]
+    """Return the option of this name, or the only one that begins so, as getopt_long has it.
+
+    >>> [_called(name).name for name in ("tasks", "cluster", "oversub")]
+    ['ntasks-per-node', 'clusters', 'oversubscribe']
+    """
+    if name in OPTIONS or name in ALIASES:
+        return OPTIONS[ALIASES.get(name, name)]
+    begun = {ALIASES.get(key, key) for key in (*OPTIONS, *ALIASES) if key.startswith(name)}
+    found = [OPTIONS[key] for key in OPTIONS if key in begun]
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
