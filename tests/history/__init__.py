@@ -1,0 +1,1 @@
+"""Histories of Rainbow under faults: recorded by `record`, judged by `check`."""
