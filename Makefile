@@ -23,7 +23,7 @@ lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/mypy
 
 services: .venv/dev ## what tests run for real (PostgreSQL, Slurm, Chromium), where apt and root are at hand
-	$(BIN)/python -m tests.services
+	$(BIN)/python -m tests.support.services
 
 bench: .venv/bench ## the promised speeds, as ratios and growth
 	$(BIN)/python -m benchmarks
@@ -36,7 +36,7 @@ page: .venv/dev services ## the web page's budgets, measured, and its pictures i
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/build.py
-	$(BIN)/pytest -q -n 2 --dist load tests/test_docs.py tests/test_docs_site.py tests/test_docs_blocks.py tests/test_docs_console.py tests/test_docs_typed.py tests/test_notebook.py
+	$(BIN)/pytest -q -n 2 --dist load tests/docs/test_docs.py tests/docs/test_docs_site.py tests/docs/test_docs_blocks.py tests/docs/test_docs_console.py tests/docs/test_docs_typed.py tests/docs/test_notebook.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }

@@ -27,8 +27,8 @@ from rainbow.agent import Agent, open_executor
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.journal import Journal
 from rainbow.client import Client
-from tests import services
-from tests.slurm import slurm
+from tests.support import services
+from tests.support.slurm import slurm
 
 SECRET = "rbr_of-the-benchmark"  # noqa: S105 - of a server that lives for seconds
 NODES = {"c": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node", "count": 256}}}

@@ -9,7 +9,7 @@ import rainbow
 from benchmarks.timing import heading, once, row
 from rainbow.matching import backends, prepare, shown_explained
 from rainbow.matching.model.budget import Budget
-from tests.hard_inputs import HARD, many_needs
+from tests.support.hard_inputs import HARD, many_needs
 
 SHARES = (4, 2, 1)  # parts of the full size
 SLOTS = (300, 1_000, 3_000, 10_000)

@@ -24,7 +24,7 @@ import rainbow
 from rainbow.graph import Cluster
 from rainbow.scheduling import JobView, Priority, RunView, Start, View, WorkerView
 from rainbow.state_machine import WorkerState
-from tests.dispatching import Job, divide, job_view, no_matcher, run_view
+from tests.support.policies.dispatching import Job, divide, job_view, no_matcher, run_view
 
 SHORTEST = [
     {"priority": 1, "steps": [{"filter": "queue_length == 0 and running < processors"}, {"select": "random"}]},

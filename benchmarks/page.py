@@ -31,10 +31,10 @@ from rainbow.page.frame import files
 from rainbow.service import Service, Settings
 from rainbow.service.core import sessions
 from rainbow.store import open_store
-from tests import past
-from tests.chromium import FLAGS, sign_in
 from tests.conftest import ADMIN, REGISTRATION, Api, grid, jobspec
-from tests.services import SERVICES
+from tests.support import past
+from tests.support.chromium import FLAGS, sign_in
+from tests.support.services import SERVICES
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "build" / "page"

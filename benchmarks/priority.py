@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.timing import as_served
 from rainbow.scheduling import GangView, JobView, Plan, Priority, Reserve, RunView, SlotsView, Start, View, WorkerView
 from rainbow.state_machine import WorkerState
-from tests.test_promises import RUNS, campaign
+from tests.unit.scheduling.test_promises import RUNS, campaign
 
 CORE = {"core": 1}
 ROUNDS = 3

@@ -28,7 +28,7 @@ from rainbow.service.placement.replacement import LOOKED_AT, WHY, Rules
 from rainbow.service.scheduler.forecaster import STALE
 from rainbow.simulation import Arrival, Outcome, World, machine, summed
 from rainbow.simulation.simulate import Recorded, Simulation, Site
-from tests.test_replayed_by_time import BY_TIME, SHAPES, SHORTEST, recorded
+from tests.scenarios.test_replayed_by_time import BY_TIME, SHAPES, SHORTEST, recorded
 
 WINDOWS, JOBS, CORES = 6, 500, 256
 RULES = Rules(gain=0.25, least=300, most=3, apart=600, every=600)

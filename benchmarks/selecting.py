@@ -17,7 +17,7 @@ import rainbow
 from benchmarks.timing import once, timed
 from rainbow.selection.expression.compiler import compile_expression
 from rainbow.selection.variables import Variables
-from tests.expressions import evaluate
+from tests.support.expressions import evaluate
 
 CONSTRAINT = [
     {

@@ -62,7 +62,7 @@ class Watch:
 
 def several(counts: tuple[int, ...] = (1, 2, 3)) -> None:
     """Print submits by servers, each with 8 callers; CPU of each and waits are to stay as they are with one."""
-    from tests.postgres import postgres
+    from tests.support.postgres import postgres
 
     heading("servers on one PostgreSQL", "servers", "submits/s", "CPU ms", "times one", "lock waits %")
     first = 0.0

@@ -15,7 +15,7 @@ from typing import Any
 
 from rainbow.cli.demo import examples
 from tests.conftest import Api, Clock, open_service_at
-from tests.growing import Site
+from tests.support.growing import Site
 
 CLUSTER = "willow"  # 4 nodes of 64 GB
 SHARE = 16  # GB

@@ -105,7 +105,7 @@ def stores() -> Iterator[dict[str, Callable[[Path], str]]]:
     made: dict[str, Callable[[Path], str]] = {"SQLite": lambda folder: str(folder / "rainbow.db")}
     with ExitStack() as stack:
         try:
-            from tests import postgres, services
+            from tests.support import postgres, services
 
             if find_spec("psycopg") and not services.missing("PostgreSQL"):
                 server = stack.enter_context(postgres.postgres(durable=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rainbow.scheduling import Priority
 from rainbow.simulation import read_trace
-from tests.dispatching import Job, replay
+from tests.support.policies.dispatching import Job, replay
 
 TRACES = (("NASA-iPSC-1993-3.1-cln", 128), ("lublin_256", 256))
 DISCIPLINES = ("fcfs", "easy", "conservative")

@@ -22,7 +22,7 @@ from rainbow.jobspec import Count, Need, Request, Resource
 from rainbow.matching import Occupancy, backends
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.service import compile_all
-from tests.hard_inputs import hard_cluster
+from tests.support.hard_inputs import hard_cluster
 
 STRICT = 4_000  # nodes of 24 cores: 100,001 vertices
 TAKEN = 50  # requests

@@ -29,8 +29,8 @@ from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.step import step
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.store import open_store
-from tests.postgres import Postgres, postgres
-from tests.slurm import Slurm, be_lively, slurm
+from tests.support.postgres import Postgres, postgres
+from tests.support.slurm import Slurm, be_lively, slurm
 
 LONG = bool(os.environ.get("RAINBOW_SOAK"))
 EXAMPLES = 100 if LONG else 30

@@ -15,9 +15,9 @@ from rainbow.scheduling.fair_share.model import JobWork
 from rainbow.scheduling.fair_share.settings import Growth, check_settings
 from rainbow.scheduling.fair_share.share_tables import Tables, remove, share_counts, total_quanta
 from tests.conformance import Comparison, rows
-from tests.ducc_classes import as_yaml
-from tests.epoch_checks import Play
-from tests.settings_documents import read_settings
+from tests.support.policies.ducc_classes import as_yaml
+from tests.support.policies.epoch_checks import Play
+from tests.support.settings_documents import read_settings
 
 Row = dict[str, Any]
 FAMILIES = ("arrivals", "big", "fair", "mixed", "nodes")

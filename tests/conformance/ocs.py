@@ -12,9 +12,9 @@ from typing import Any
 
 from rainbow.scheduling import Priority
 from tests.conformance import Comparison
-from tests.dispatching import Job, replay
-from tests.ocs_figures import figures
-from tests.ocs_runs import grid_engine, slurm
+from tests.support.policies.dispatching import Job, replay
+from tests.support.policies.ocs_figures import figures
+from tests.support.policies.ocs_runs import grid_engine, slurm
 
 # recorded kind → (settings, whether slots are nodes with an identity)
 TUNED = {"discipline": "tuned", "reserve": "all"}

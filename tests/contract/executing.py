@@ -10,7 +10,7 @@ import pytest
 
 from rainbow.agent import Executor, open_executor
 from rainbow.agent.executors.local import allowed
-from tests import services
+from tests.support import services
 
 NAMES = ["local", "local, kept", "psij:local", "psij:slurm", "slurm:owned", "slurm:shared", "dask"]
 

@@ -7,8 +7,8 @@ import pytest
 
 from rainbow.agent.executors.local import cores_here
 from rainbow.agent.executors.run import Run
-from tests.test_binding import HERE, SEES, needs_two
-from tests.test_end_to_end import until
+from tests.scenarios.test_end_to_end import until
+from tests.unit.agent.test_binding import HERE, SEES, needs_two
 
 
 @needs_two

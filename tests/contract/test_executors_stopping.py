@@ -14,7 +14,7 @@ from rainbow.agent import Executor, Result
 from rainbow.agent.executors.local import LocalExecutor, allowed
 from rainbow.testing.executors import PYTHON, ends, python, run_of, sleepers, until
 from tests.contract.executing import NAMES, opened, there_of
-from tests.services import package
+from tests.support.services import package
 
 LEFT_BEHIND = """
 import os, signal, sys, time

@@ -1,0 +1,64 @@
+"""Words that readers stumble over, in pages and docstrings: their counts only fall.
+
+tests/cases/words.yaml has for each pattern what to write instead and how many there may be; write a smaller number
+there when you have replaced some.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORDS = yaml.load((ROOT / "tests" / "cases" / "words.yaml").read_text(), yaml.CSafeLoader)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield every page that people read, without its blocks of code."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        yield path.name, re.sub(r"^```.*?^```", "", path.read_text(), flags=re.S | re.M)
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """Yield every docstring of the package."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for path in sorted((ROOT / "rainbow").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
+
+
+LIMIT = 22_000  # words of all pages, without blocks of code and what is generated
+LONGEST = 2_000  # of one page
+
+
+def test_pages_have_no_more_words_than_they_may() -> None:
+    count = {name: len(text.split()) for name, text in pages() if name != "README.md"}
+    assert sum(count.values()) <= LIMIT, sorted(count.items(), key=lambda one: -one[1])
+    assert max(count.values()) <= LONGEST, sorted(count.items(), key=lambda one: -one[1])[:3]
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, list[tuple[str, str]]]:
+    return {"pages": list(pages()), "docstrings": list(docstrings())}
+
+
+@pytest.mark.parametrize("where", ["pages", "docstrings"])
+@pytest.mark.parametrize("pattern", WORDS)
+def test_word_is_not_used_again(pattern: str, where: str, texts: dict[str, list[tuple[str, str]]]) -> None:
+    found = [place for place, text in texts[where] for _ in re.finditer(rf"\b(?:{pattern})\b", text, re.I)]
+    allowed = WORDS[pattern][where]
+    assert len(found) <= allowed, f"{pattern}: write {WORDS[pattern]['instead']}; found in {', '.join(found[:20])}"
+
+
+def test_every_module_has_one_line_of_purpose() -> None:
+    for path in sorted((ROOT / "rainbow").rglob("*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        first, _, rest = text.partition("\n")
+        assert len(first.split()) >= 2, path
+        assert not rest or rest.startswith("\n"), f"{path}: the purpose is one line"

@@ -1,0 +1,116 @@
+"""kill -9 of a real server while jobs wait without a cluster: none is lost, none is placed or run twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rainbow.client import Client
+from rainbow.errors import Unavailable
+from tests.conftest import REGISTRATION, grid
+from tests.scenarios.test_end_to_end import Processes, appending, until
+from tests.support.ports import free_port
+
+FREE = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": [{"filter": "nodes_free > 0"}]}]}}
+ROUNDS = int(os.environ.get("RAINBOW_FAULT_ROUNDS", "50"))
+LONG = [
+    pytest.param(kind, ROUNDS, marks=[pytest.mark.soak, pytest.mark.timeout(3_000)])
+    for kind in ("sqlite", "postgresql")
+]
+
+
+class Site:
+    """A server that can be killed, its store, and a cluster that has no node free."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.processes, self.database = Processes(folder), database
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+        with Client(self.url, REGISTRATION) as client:
+            self.oak = client.register_cluster("oak", grid(4, 2), state={"nodes_free": 0})
+
+    def start(self) -> None:
+        self.server = self.processes.start("serve", "--port", str(self.port), RAINBOW_DATABASE=self.database)
+        until(Client(self.url, tries=1).ready)
+
+    def kill(self) -> None:
+        """Kill the server, wherever it is, and start it again on its store."""
+        self.server.send_signal(signal.SIGKILL)
+        self.server.wait()
+        self.start()
+
+    def jobs(self) -> list[Any]:
+        return list(Client(self.url, self.oak["token"]).all_jobs())
+
+    def free(self, nodes: int) -> None:
+        Client(self.url, self.oak["secret"]).change_state("oak", {"nodes_free": nodes})
+
+
+def submit_until_acknowledged(site: Site, ran: Path, keys: list[str], made: dict[str, Any]) -> None:
+    """Submit each job under its key, as often as it takes to hear of it."""
+    for key in keys:
+        while key not in made:
+            try:
+                with Client(site.url, site.oak["token"], tries=1) as client:
+                    spec = appending(ran, key)
+                    made[key] = client.submit(spec, selector=FREE, queue=True, idempotency_key=key)
+            except Unavailable:  # it may have been accepted or not
+                time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rounds"), [("sqlite", 1), pytest.param("postgresql", 1, marks=pytest.mark.soak), *LONG]
+)
+def test_job_accepted_for_no_cluster_yet_survives_kill_9_and_is_placed_and_run_once(
+    kind: str, rounds: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database = f"sqlite:///{tmp_path}/rainbow.db"
+    if kind == "postgresql":
+        database = request.getfixturevalue("postgres_server").new_database()
+    site = Site(tmp_path, database)
+    try:
+        survive(site, tmp_path / "ran", rounds)
+    finally:
+        site.processes.end()
+
+
+def survive(site: Site, ran: Path, rounds: int) -> None:
+    """Kill the server while it accepts jobs, and while it places them; each job runs once all the same."""
+    made, chance = dict[str, Any](), random.Random(rounds)
+    keys = [f"k{number}" for number in range(12 * rounds)]
+    for first in range(0, len(keys), 12):  # accepted, while the server dies
+        some = threading.Thread(target=submit_until_acknowledged, args=(site, ran, keys[first : first + 12], made))
+        some.start()
+        time.sleep(chance.uniform(0.05, 0.3))
+        site.kill()
+        some.join(60)
+    check_unplaced(site, made)
+    for _ in range(rounds):  # placed, while the server dies
+        site.free(len(keys))
+        time.sleep(chance.uniform(0.0, 0.3))
+        site.kill()
+    until(lambda: {job["state"] for job in site.jobs()} == {"WAITING"})
+    site.processes.start("agent", "--cluster", "oak", "--url", site.url, RAINBOW_SECRET=site.oak["secret"])
+    until(lambda: {job["state"] for job in site.jobs()} == {"COMPLETED"}, seconds=60 + 2 * len(keys))
+    assert Counter(ran.read_text().split()) == Counter(keys)
+    client = Client(site.url, site.oak["token"])
+    shown = [client.job(made[key]["id"]) for key in keys]
+    assert [[task["attempt"] for task in job["tasks"]] for job in shown] == [[1]] * len(keys)
+
+
+def check_unplaced(site: Site, made: dict[str, Any]) -> None:
+    """Every job that was acknowledged waits as it was told, and there is no other."""
+    told = {job["id"]: (job["state"], job["wait"]["reason"], job["wait"]["since"]) for job in made.values()}
+    found = [(job["id"], (job["state"], job["wait"]["reason"], job["wait"]["since"])) for job in site.jobs()]
+    assert len(found) == len(told)
+    assert dict(found) == told
+    assert {state for state, _, _ in told.values()} == {"UNPLACED"}

@@ -1,0 +1,90 @@
+"""Writers at once share a commit, and each fault undoes its own part."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import sqlalchemy as sa
+
+from rainbow.errors import Unavailable
+from rainbow.store import Store, jobs
+from tests.support.stores import job, store
+
+__all__ = ["store"]  # fixtures
+
+
+def test_writers_at_once_share_commits_and_each_fault_undoes_its_own_part(store: Store) -> None:
+    commits: list[int] = []
+    sa.event.listen(store.engine, "commit", lambda _: commits.append(1))
+    outcomes: dict[int, str] = {}
+    begun = threading.Barrier(40)
+
+    def add(k: int) -> None:
+        def part(connection: sa.Connection) -> str:
+            jobs.add(connection, job(f"j{k:02}"), "text", {})
+            if k % 4 == 0:
+                raise KeyError(k)
+            return f"done {k}"
+
+        begun.wait()
+        try:
+            outcomes[k] = store.together(part)
+        except KeyError:
+            outcomes[k] = "undone"
+
+    threads = [threading.Thread(target=add, args=(k,)) for k in range(40)]
+    with store.one_writer:  # so that all of them wait together
+        for thread in threads:
+            thread.start()
+        while len(store._queues[False]) < 40:
+            threading.Event().wait(0.01)
+    for thread in threads:
+        thread.join()
+    assert outcomes == {k: "undone" if k % 4 == 0 else f"done {k}" for k in range(40)}
+    with store.read() as connection:
+        stored = {record.id for record in jobs.live(connection, "c1")}
+    assert stored == {f"j{k:02}" for k in range(40) if k % 4}
+    assert len(commits) < 5
+
+
+def test_part_behind_more_than_a_commit_takes_has_its_own_result(store: Store) -> None:
+    """Another caller's batch is in front of it: the commit that its caller leads may not hold it."""
+    results: dict[str, Any] = {}
+
+    def of_batch(k: int) -> Any:
+        return lambda _connection: k
+
+    def first(_connection: sa.Connection) -> str:
+        return "first"
+
+    def batch() -> None:
+        results["batch"] = [work.result for work in store.all_together([of_batch(k) for k in range(1_600)])]
+
+    def single() -> None:
+        results["single"] = store.together(first)
+
+    threads = [threading.Thread(target=batch), threading.Thread(target=single)]
+    with store.one_writer:
+        threads[0].start()
+        while len(store._queues[False]) < 1_600:
+            threading.Event().wait(0.01)
+        threads[1].start()
+        while len(store._queues[False]) < 1_601:
+            threading.Event().wait(0.01)
+    for thread in threads:
+        thread.join()
+    assert results == {"batch": list(range(1_600)), "single": "first"}
+
+
+def test_common_commit_that_fails_fails_for_all_of_them(store: Store) -> None:
+    def part(key: str) -> Any:
+        return lambda connection: jobs.add(connection, job(key), "text", {})
+
+    def broken(connection: sa.Connection) -> None:
+        raise sa.exc.OperationalError("disk full", None, Exception())
+
+    works = store.all_together([part("j1"), broken, part("j2")])
+    assert [type(work.fault) for work in works] == [Unavailable] * 3
+    with store.read() as connection:
+        assert jobs.live(connection, "c1") == []
