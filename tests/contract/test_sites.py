@@ -78,9 +78,14 @@ def test_a_waiting_job_is_explained_with_its_reason_rank_and_planned_start(
     assert len(why.text) <= 300
 
 
-def test_jobs_are_found_by_their_marks(site: Site, recorded: dict[str, Any]) -> None:
-    question = site.marked((), [MARK, "rainbow=other"])
-    assert question.read(recorded["marked"]["text"]) == {MARK: [recorded["marked"]["id"]]}
+def test_jobs_are_known_by_their_users_and_marks(site: Site, recorded: dict[str, Any]) -> None:
+    """Beside each row stands a word that is new each time, where a comment can look like a row."""
+    question = site.jobs(())
+    word = next(iter(question.command[-1].split("\x1f")[1:2]), "")
+    rows, _ = question.read(recorded["marked"]["text"].replace("WORD", word))
+    assert {row.id: row.user for row in rows.values() if row.mark == MARK} == {recorded["marked"]["id"]: "ann"}
+    again = site.jobs(()).command[-1]
+    assert ("WORD" in recorded["marked"]["text"]) is (again != question.command[-1])
 
 
 def test_ends_are_told_with_code_signal_or_cause(site: Site, recorded: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from rainbow.agent import Result, Run, bare
 from rainbow.agent.executors.local import cores_here
-from rainbow.agent.executors.slurm import executor as slurm_executor
+from rainbow.agent.executors.slurm import watcher
 from rainbow.agent.executors.slurm.accounts import Identity, SiteAccount, account_of, read_users
 from rainbow.agent.executors.slurm.call import CallPlace, SbatchCall, call_of
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, body_of
@@ -328,7 +328,7 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     del on_slurm
-    monkeypatch.setattr(slurm_executor, "GUARDED", 0.0)
+    monkeypatch.setattr(watcher, "GUARDED", 0.0)
     monkeypatch.setattr(bare, "command", partial(bare.command, python="/usr/bin/python3"))  # ours may be root's alone
     identity = Identity("root", users(tmp_path, "users: {ann: nobody}"))
     owned = SlurmExecutor("owned", {"PATH": os.environ["PATH"]}, tmp_path / "state", identity)

@@ -17,7 +17,7 @@ import pytest
 from rainbow.agent import Executor, Result, Run
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.slurm import executor as slurm_executor
-from rainbow.agent.executors.slurm import handover
+from rainbow.agent.executors.slurm import handover, watcher
 from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.executors import ends, run_of, until
@@ -67,7 +67,7 @@ def test_agent_killed_around_sbatch_neither_doubles_nor_loses_the_job(
     when: str, on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del on_slurm
-    monkeypatch.setattr(slurm_executor, "APART", 1.5)
+    monkeypatch.setattr(watcher, "APART", 1.5)
     folder, mark, slow = tmp_path / "state", tmp_path / "mark", tmp_path / "bin" / "sbatch"
     slow.parent.mkdir()
     slow.write_text("#!/bin/sh\n" + SBATCH[when].format(real=shutil.which("sbatch")))
@@ -150,7 +150,7 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
 def test_what_a_job_writes_is_told_while_it_runs(
     shared: SlurmExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_executor, "LIVE", 0.5)
+    monkeypatch.setattr(watcher, "LIVE", 0.5)
     command = ("sh", "-c", "echo first; echo wrong >&2; sleep 60")
     for number, script in enumerate(("", "#!/bin/sh\necho first; sleep 60\n")):
         asked = request(script=script, system={} if script else {"error": "%j.err"})

@@ -34,9 +34,9 @@ AGENT = """
 import json, os, sys, time
 from pathlib import Path
 from rainbow.agent import Run
-from rainbow.agent.executors.slurm import executor as slurm
+from rainbow.agent.executors.slurm import executor as slurm, watcher
 folder, last = Path(sys.argv[1]), int(sys.argv[2])
-slurm.APART, slurm.QUICK, slurm.SLOW, slurm.COST = 4.0, 0.5, 0.5, 1.0
+watcher.APART, watcher.QUICK, watcher.SLOW, watcher.COST = 4.0, 0.5, 0.5, 1.0
 told = {json.loads(line)[0] for line in (folder / "told").read_text().splitlines()}
 made = slurm.SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, folder / "state")
 here = {run[0] for run in made.running()}

@@ -270,7 +270,13 @@ HUNGRY: dict[str, Case] = {
 # each has its own node, for all that is on it shares what happens to it
 ALONE: dict[str, Case] = {
     "node-failed": Case(
-        Result.LOST, None, "a node of", script=AWAY, site=alone("n0001", **{"no-requeue": True}), deed=node_lost
+        Result.FAILED,
+        None,
+        "a node of",
+        script=AWAY,
+        site=alone("n0001", **{"no-requeue": True}),
+        deed=node_lost,
+        cause="node",
     ),
     "preempted-for-good": Case(Result.STOPPED, script=AWAY, site=alone("n0002", partition="brief"), deed=preempted),
     "preempted-requeued": Case(Result.CANCELED, site=alone("n0003", partition="scavenge"), deed=preempted_and_again),

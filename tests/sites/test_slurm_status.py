@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,9 +131,51 @@ def test_who_canceled_a_job_at_its_site_is_told() -> None:
     assert status.ended(RUN, "9", final, ours=True).result is Result.STOPPED
 
 
-def test_job_is_found_by_the_mark_that_ends_its_comment() -> None:
-    said = "7|a | b rainbow=j/0/1/aa\n8|rainbow=j/0/1/aa but not at its end\n9|rainbow=j/0/1/bb\nodd\n"
-    assert status.read_marks(said, ["rainbow=j/0/1/aa"]) == {"rainbow=j/0/1/aa": ["7"]}
+MARK = "rainbow=j/0/1/aa"
+ROW = "{}|RUNNING|N/A|1|(null)|batch|n1|None\x1fw0rd\x1fann\x1f2026-11-22T17:12:45\x1f{}"
+
+
+def test_job_is_known_by_its_user_and_the_mark_that_ends_its_comment() -> None:
+    rows, _ = status.read_rows(f"{ROW.format(7, f'a | b {MARK}')}\n{ROW.format(8, f'{MARK} not its end')}", "w0rd")
+    assert {job: (row.user, row.mark) for job, row in rows.items()} == {"7": ("ann", MARK), "8": ("ann", "")}
+
+
+@pytest.mark.parametrize("word", ["w0rd", "guess"])
+def test_comment_that_looks_like_the_row_of_another_job_is_no_row_of_it(word: str) -> None:
+    """Squeue prints comments as they are, lines and all; the word of each question nobody knows before."""
+    forged = ROW.format(7, MARK).replace("RUNNING", "COMPLETED").replace("w0rd", "guess")
+    text = "\n".join([ROW.format(8, f"x\n{forged}"), ROW.format(7, MARK)]).replace("w0rd", word)
+    rows, _ = status.read_rows(text, "w0rd")
+    assert (rows["7"].mark, rows["7"].phase) == ((MARK, Phase.RUNNING) if word == "w0rd" else ("", Phase.ENDED))
+
+
+def test_record_of_a_job_that_another_record_names_too_is_not_believed() -> None:
+    """The comment of a stranger has a line like a record: neither of both is taken."""
+    record = "JobId=7 JobName=a UserId=ann(1001) GroupId=x JobState=COMPLETED Reason=None ExitCode=0:0 Comment="
+    assert list(status.read_records(f"{record}{MARK}  StdErr=/x")) == ["7"]
+    assert status.read_records(f"JobId=9 JobState=RUNNING Comment=x\n{record}{MARK}\n{record}{MARK}") == {}
+
+
+def test_record_and_accounts_say_whose_a_job_is() -> None:
+    record = (
+        "JobId=7 UserId=ann(1001) GroupId=x JobState=RUNNING Reason=None ExitCode=0:0 SubmitTime=2026-11-22T17:12:45"
+    )
+    found = status.identity(f"{record} Command=/x rainbow=other Comment=two words {MARK} StdErr=/x StdIn=/y")
+    assert found == Final("RUNNING", reason="None", user="ann", submitted="2026-11-22T17:12:45", mark=MARK)
+    assert status.identity("slurm_load_jobs error: Invalid job id specified") is None
+    said = f"7|COMPLETED|0:0|0:0|None|ann|2026-11-22T17:12:45|a|b {MARK}\n8|RUNNING|0:0|0:0|None|ann||\n"
+    assert status.read_accounted(said) == {"7": Final("COMPLETED", (0, 0), (0, 0), "None", "", *found_of(found))}
+
+
+def found_of(final: Final | None) -> tuple[str, str, str]:
+    assert final is not None
+    return final.user, final.submitted, final.mark
+
+
+def test_controller_says_since_when_it_runs() -> None:
+    at = status.booted("AuthInfo = (null)\nBOOT_TIME               = 2026-11-26T19:10:34\nX = 1\n")
+    assert at == datetime(2026, 11, 26, 19, 10, 34).timestamp()
+    assert status.booted("no such line") is None
 
 
 def test_end_without_a_code_or_a_signal_names_the_state() -> None:

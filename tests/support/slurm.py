@@ -223,8 +223,9 @@ def _ours(folder: Path) -> list[psutil.Process]:
 
 def be_lively(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let executors of this process ask Slurm twice a second, whatever its answers cost; no file comes late here."""
-    for name, value in {"QUICK": 0.5, "SLOW": 0.5, "COST": 1.0, "LATE": 2.0}.items():
-        monkeypatch.setattr(importlib.import_module("rainbow.agent.executors.slurm.executor"), name, value)
+    for name, value in {"QUICK": 0.5, "SLOW": 0.5, "COST": 1.0}.items():
+        monkeypatch.setattr(importlib.import_module("rainbow.agent.executors.slurm.watcher"), name, value)
+    monkeypatch.setattr(importlib.import_module("rainbow.agent.executors.slurm.executor"), "LATE", 2.0)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.sbatch.request import NotCarriedError
 
 FORMAT = "{id}|{state}|{sched.t_estimate!D}|{priority}|{queue}|{nodelist}|{sched.reason_pending}"
+WHOSE = "\x1f{username}\x1f{name}"
 COLUMNS = FORMAT.count("|")
 ENDS = "{id}|{result}|{returncode}|{exception.type}|{exception.note}"
 ALL = ("-a", "-n", "-c", "0")  # jobs in every state, no header, any number
@@ -53,20 +54,7 @@ class Flux:
 
     def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
         """Ask for all jobs."""
-        return Question(("flux", "jobs", *ALL, *_of(accounts), "-o", FORMAT), read_rows)
-
-    def marked(self, accounts: Sequence[str], marks: Sequence[str]) -> Question[dict[str, list[str]]]:
-        """Ask for the names of all jobs."""
-
-        def read(said: str) -> dict[str, list[str]]:
-            found: dict[str, list[str]] = {}
-            for job, name in _columns(said, 1):
-                mark = name.rpartition(" ")[2]
-                if mark in marks:
-                    found.setdefault(mark, []).append(job)
-            return found
-
-        return Question(("flux", "jobs", *ALL, *_of(accounts), "-o", "{id}|{name}"), read)
+        return Question(("flux", "jobs", *ALL, *_of(accounts), "-o", FORMAT + WHOSE), read_rows)
 
     def queue(self) -> Question[dict[str, list[int]]]:
         """Ask for the priorities of what is pending."""
@@ -88,9 +76,34 @@ class Flux:
         """Ask for one job's result."""
         return (Question(("flux", "jobs", "-n", "-o", ENDS, job), read_ends),)
 
+    def recorded(self, accounts: Sequence[str], since: float) -> Question[dict[str, Final]]:
+        """Ask for all that is inactive: Flux has no accounts beside."""
+        return self.over()
+
+    def booted(self) -> Question[float | None]:
+        """Ask nothing: a broker that restarts has its jobs on disk."""
+        return Question((), lambda _: None)
+
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the words of flux cancel."""
         return () if pending else ("flux", "cancel", job)
+
+    def record(self, job: str) -> Question[Final | None]:
+        """Ask whose a job is, and in which state."""
+
+        def read(said: str) -> Final | None:
+            row = next(iter(read_rows(said)[0].values()), None)
+            return Final(row.state, user=row.user, mark=row.mark) if row else None
+
+        return Question(("flux", "jobs", "-n", "-o", FORMAT + WHOSE, job), read)
+
+    def cores_of(self, job: str) -> Question[str]:
+        """Ask nothing: Flux binds what it starts itself."""
+        return Question((), str)
+
+    def node(self, record: str) -> Question[str]:
+        """Ask nothing."""
+        return Question((), str)
 
     def users(self) -> Question[dict[str, str]]:
         """Ask whose the jobs are that have not ended."""
@@ -172,17 +185,20 @@ def _columns(said: str, separators: int) -> Iterator[list[str]]:
 def read_rows(said: str) -> tuple[dict[str, Row], list[str]]:
     """Read lines of FORMAT; return the jobs by id, and the lines that cannot be read.
 
-    >>> read_rows("12|SCHED|||batch||no cores | yet\\nodd")
-    ({'12': Row(id='12', state='SCHED', phase=<Phase.WAITING: 'waiting'>, start='', priority=0, planned='', \
-partition='batch', nodes='', reason='no cores | yet')}, ['odd'])
+    >>> read_rows("12|SCHED|||batch||no cores | yet\\nodd")[1]
+    ['odd']
     """
     rows, odd = dict[str, Row](), list[str]()
-    for line in filter(str.strip, said.splitlines()):
-        for job, state, start, priority, queue, nodes, reason in _columns(line, COLUMNS):
+    for line in filter(str.strip, said.split("\n")):
+        asked, _, whose = line.partition("\x1f")
+        user, _, name = whose.partition("\x1f")
+        mark = name.rstrip().rpartition(" ")[2]
+        for job, state, start, priority, queue, nodes, reason in _columns(asked, COLUMNS):
             if job.isdecimal():
                 level = int(priority) if priority.isdecimal() else 0
                 phase = PHASES.get(state, Phase.UNKNOWN)
-                rows[job] = Row(job, state, phase, start, level, "", queue, nodes, reason)
+                own = (user, "", mark if mark.startswith("rainbow=") else "")
+                rows[job] = Row(job, state, phase, start, level, "", queue, nodes, reason, *own)
                 break
         else:
             odd.append(line[:200])

@@ -147,6 +147,9 @@ class Row:
     partition: str = ""
     nodes: str = ""
     reason: str = ""
+    user: str = ""
+    submitted: str = ""
+    mark: str = ""  # by which a job of ours is known: see ownership.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,9 @@ class Final:
     derived: tuple[int, int] = (0, 0)
     reason: str = ""
     by: str = ""  # whose user id canceled it, where that is recorded
+    user: str = ""
+    submitted: str = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +191,6 @@ class Site(Protocol):
     def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
         """Ask where the jobs of these accounts are (none: our own); read them by id, and the odd lines."""
 
-    def marked(self, accounts: Sequence[str], marks: Sequence[str]) -> Question[dict[str, list[str]]]:
-        """Ask which jobs have which of these marks."""
-
     def queue(self) -> Question[dict[str, list[int]]]:
         """Ask for the priorities of everybody's waiting jobs, by queue; the least first."""
 
@@ -197,8 +200,23 @@ class Site(Protocol):
     def final(self, job: str) -> Sequence[Question[dict[str, Final]]]:
         """Ask how one job ended: one question after the other, until one knows all of it."""
 
+    def recorded(self, accounts: Sequence[str], since: float) -> Question[dict[str, Final]]:
+        """Ask the accounts of the site how all jobs ended that were there after a time."""
+
+    def booted(self) -> Question[float | None]:
+        """Ask since when the controller runs: what was submitted shortly before it may not know any more."""
+
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the command that ends a job; `pending`: only if it has not begun."""
+
+    def record(self, job: str) -> Question[Final | None]:
+        """Ask whose a job is, and in which state."""
+
+    def cores_of(self, job: str) -> Question[str]:
+        """Ask for the nodes, cores and GPUs of a job, as shared_folder.py reads them."""
+
+    def node(self, record: str) -> Question[str]:
+        """Ask for the first node in that, as shared_folder.py reads it."""
 
     def users(self) -> Question[dict[str, str]]:
         """Ask whose the jobs there are, by their ids."""

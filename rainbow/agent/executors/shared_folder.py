@@ -105,6 +105,19 @@ class SharedFolder:
         """Return that number, if it is known."""
         return self._read("natives", run)
 
+    def noted_at(self, run: RunId, group: str = "") -> float:
+        """Return when a run's mark was written down, or the list of its array; 0: it is not known."""
+        return self._written_at("lists", group) if group else self._written_at("marks", key_of(run))
+
+    def named_at(self, run: RunId) -> float:
+        """Return when a run's number was written down; 0: it is not known."""
+        return self._written_at("natives", key_of(run))
+
+    def _written_at(self, room: str, key: str) -> float:
+        with contextlib.suppress(OSError):
+            return self.at(room, key).stat().st_mtime
+        return 0.0
+
     def note(self, run: RunId, mark: str) -> None:
         """Remember, on the disk before this returns, what will tell a run's job from all others."""
         self._write("marks", key_of(run), mark, lasting=True)

@@ -6,6 +6,7 @@ what Rainbow has acted on itself (arrays, dependencies, begin times, holds) is o
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -121,6 +122,19 @@ def call_of(
     extra = ["/dev/stdin", *arguments] if arguments else []
     options |= {"dependency": ""} if "dependency" in given else {}
     return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given)
+
+
+def may_rerun(run: Run) -> bool | None:
+    """Return whether a job says that it may run twice, or must not; None: it says nothing of that."""
+    request = run.request or {}
+    said = dict((request.get("site") or {}).get("slurm") or {})
+    if isinstance(requeue := (request.get("system") or {}).get("requeue"), bool):
+        said["requeue" if requeue else "no-requeue"] = True
+    with contextlib.suppress(NotCarriedError):
+        said = {**(_directives(script_of(run)) or ({},))[0], **said} if script_of(run) else said
+    if said.get("no-requeue", False) is not False:
+        return False
+    return True if said.get("requeue", False) is not False else None
 
 
 def _words(*components: Options) -> tuple[str, ...]:

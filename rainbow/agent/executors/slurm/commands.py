@@ -16,8 +16,10 @@ cannot be said is refused; jobs are canceled, but none is taken back that may be
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import signal
 import stat
 import subprocess
 import tempfile
@@ -39,7 +41,10 @@ from rainbow.jobspec.sbatch import read_call
 from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
 from rainbow.jobspec.sbatch.request import NotCarriedError
 
-COMMAND_TIMEOUT = 60.0  # seconds for one command; what sbatch has not answered by then is unknown, not refused
+COMMAND_TIMEOUT = 60.0  # seconds for one command
+SUBMIT_TIMEOUT = (
+    600.0  # seconds for sbatch, around which sites put programs of theirs; then it is unknown, not refused
+)
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
 FOR_ACCOUNTS = ("sbatch", "scancel", "scontrol", "tail")  # what is called as another account
 
@@ -81,19 +86,24 @@ class Commands:
     ) -> subprocess.CompletedProcess[str]:
         if account is not None and self._helper:
             return self._helped(command, told, exported, requestor)
-        return run(command, told, exported, self._environment, account)
+        return run(command, told, exported, self._environment, account, limit_of(command))
 
     def _helped(
         self, command: Sequence[str], told: str, exported: Mapping[str, str] | None, requestor: str
     ) -> subprocess.CompletedProcess[str]:
         asked = json.dumps({"requestor": requestor, "command": command, "input": told, "environment": exported})
-        done = run(self._helper, asked, None, self._environment, None)
+        done = run(self._helper, asked, None, self._environment, None, limit_of(command))
         try:
             answer = json.loads(done.stdout)
             return subprocess.CompletedProcess(command, answer["code"], answer["out"], answer["err"])
         except (ValueError, KeyError, TypeError):
             said = f"the helper {self._helper[0]} has not answered: {done.stderr.strip()[:200]}"
             return subprocess.CompletedProcess(command, done.returncode or 1, "", said)
+
+
+def limit_of(command: Sequence[str]) -> float:
+    """Return for how many seconds a command may take."""
+    return SUBMIT_TIMEOUT if command[0] == "sbatch" else COMMAND_TIMEOUT
 
 
 def _passing(ask: Callable[[], str]) -> str:
@@ -120,6 +130,7 @@ def run(
     exported: Mapping[str, str] | None,
     environment: Mapping[str, str],
     account: SiteAccount | None,
+    limit: float = COMMAND_TIMEOUT,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command, as an account if one is given; `exported`: the environment that sbatch gives to the job."""
     as_account: dict[str, Any] = {"env": dict(environment)}
@@ -136,19 +147,26 @@ def run(
             if account:
                 os.fchown(file.fileno(), account.uid, account.gid)
         try:
-            return subprocess.run(  # noqa: S603 - our own words, no shell
+            with subprocess.Popen(  # noqa: S603 - our own words, no shell
                 words,
-                input=told,
-                capture_output=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                timeout=COMMAND_TIMEOUT,
                 pass_fds=() if exported is None else (file.fileno(),),
-                check=False,
+                start_new_session=True,
                 **as_account,
-            )
-        except subprocess.TimeoutExpired as fault:
-            raise SilentError(f"{command[0]} has not answered for {COMMAND_TIMEOUT:g} s") from fault
+            ) as process:
+                try:
+                    out, err = process.communicate(told, limit)
+                except BaseException as fault:  # what it has started must not go on without us
+                    with contextlib.suppress(OSError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    if isinstance(fault, subprocess.TimeoutExpired):
+                        raise SilentError(f"{command[0]} has not answered for {limit:g} s") from fault
+                    raise
+                return subprocess.CompletedProcess(words, process.returncode, out, err)
         except FileNotFoundError as fault:
             raise SilentError(f"{command[0]} is not installed here") from fault
 

@@ -114,6 +114,8 @@ class Handover:
             for active in batch:
                 active.sought = []  # the watcher looks for its mark
         except subprocess.CalledProcessError as fault:
+            if self._is_there(batch):
+                return
             if len(batch) > 1 and "array" in (fault.output or ""):  # this site takes smaller ones, or none
                 for active in batch:
                     active.mark, active.element = "", None
@@ -139,14 +141,27 @@ class Handover:
         ids = ",".join(active.element.number for active in batch if active.element)
         place = replace(self._place, account=account, bounds=self._identity.bounds())
         call = call_of(run, asked, mark, first.shares, place, first.element, ids)
+        for active in batch:
+            active.asked_at = time.time()
         said = self._commands.sbatch(call, account, requestor)
         if not (number := number_of(said)):
-            raise NotCarriedError(f"sbatch has not told the number of a job, but {said!r:.60}")
+            for active in batch:
+                active.unnumbered = f"sbatch has printed no number of a job, but {one_line(said)!r:.100}"
+            raise SilentError(first.unnumbered)
         for active in batch:
-            active.native = active.named(number)
+            active.native, active.numbered_at = active.named(number), time.time()
             self._desk.name(active.run.id, active.native)
         if call.release:
             self._ask_as(first, "scontrol", "release", number)
+
+    def _is_there(self, batch: Sequence[Active]) -> bool:
+        """Return whether a call has left a job, although it failed; the watcher finds it by its mark."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            asked = Slurm().jobs([batch[0].account.name] if batch[0].account else [])
+            rows, _ = asked.read(self._commands.ask(*asked.command))
+            marks = {active.mark for active in batch if active.mark}
+            return any(row.mark in marks for row in rows.values())
+        return False
 
     def _mark(self, batch: Sequence[Active]) -> None:
         """Write down, before Slurm is given them, how the jobs of these runs are distinguished from all others."""

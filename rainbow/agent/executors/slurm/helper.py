@@ -18,7 +18,7 @@ from typing import Any
 
 from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.slurm.accounts import account_of, read_users
-from rainbow.agent.executors.slurm.commands import FOR_ACCOUNTS, run
+from rainbow.agent.executors.slurm.commands import FOR_ACCOUNTS, limit_of, run
 from rainbow.errors import RainbowError
 
 LONGEST = 64 << 20  # characters of a question
@@ -33,7 +33,9 @@ def answer(question: dict[str, Any], users: Path) -> dict[str, Any]:
             raise RainbowError(f"{command[:1]} is not called for others; {', '.join(FOR_ACCOUNTS)} are")
         account = account_of(read_users(users), str(question["requestor"]))
         exported = question.get("environment")
-        done = run(command, str(question.get("input") or ""), exported, for_managers(os.environ), account)
+        done = run(
+            command, str(question.get("input") or ""), exported, for_managers(os.environ), account, limit_of(command)
+        )
     except (RainbowError, OSError, KeyError, TypeError) as fault:
         return {"code": 126, "out": "", "err": f"{type(fault).__name__}: {fault}"}
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}

@@ -44,6 +44,11 @@ class Active:
     is_stopping: bool = False
     is_withdrawn: bool = False  # it was canceled, if it had not begun
     submitting: bool = False
+    asked_at: float = field(default_factory=time.time)  # when the site was asked for it: nothing of it is older
+    numbered_at: float = math.inf  # when its number was heard
+    submitted: str = ""  # when its site says that it was submitted
+    unnumbered: str = ""  # what was said instead of a number, if the call was good
+    foreign: str = ""  # why the job of its number is not its own
     given_at: float = math.inf  # until when it is looked for which cores it has
     last: Written | None = None  # the end of what it has written, if another account's command has read it
     unbound: str = ""  # why such a command was not bound to its cores

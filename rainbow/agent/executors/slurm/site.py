@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 
 from rainbow.agent.executors.interface import Cores, Final, Question, Row
 from rainbow.agent.executors.run import Ended, Pending, Run, RunId
@@ -26,12 +28,9 @@ class Slurm:
 
     def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
         """Ask for all rows of squeue, elements of arrays one by one."""
-        return Question(("squeue", "-h", "-r", "-t", "all", *_of(accounts), "-o", status.ROWS), status.read_rows)
-
-    def marked(self, accounts: Sequence[str], marks: Sequence[str]) -> Question[dict[str, list[str]]]:
-        """Ask for comments, which end with the marks."""
-        words = ("squeue", "-h", "-r", "-t", "all", *_of(accounts), "-o", status.COMMENTS)
-        return Question(words, lambda said: status.read_marks(said, marks))
+        word = token_hex(8)
+        words = ("squeue", "-h", "-r", "-t", "all", *_of(accounts), "-o", status.ROWS + status.WHOSE.format(word))
+        return Question(words, lambda said: status.read_rows(said, word))
 
     def queue(self) -> Question[dict[str, list[int]]]:
         """Ask for the priorities of all pending jobs."""
@@ -48,11 +47,19 @@ class Slurm:
             found = status.read_record(said)
             return {job: found} if found else {}
 
-        words = ("sacct", "-a", "-X", "-n", "-P", "-o", status.ACCOUNTED, "-j", job)
         return (
             Question(("scontrol", "-d", "-o", "show", "job", job), recorded),
-            Question(words, status.read_accounted),
+            _accounted("-j", job),
         )
+
+    def recorded(self, accounts: Sequence[str], since: float) -> Question[dict[str, Final]]:
+        """Ask the accounting, which keeps comments where the site says so (AccountingStoreFlags=job_comment)."""
+        when = datetime.fromtimestamp(since).strftime("%Y-%m-%dT%H:%M:%S")
+        return _accounted("-S", when, *(("-u", ",".join(accounts)) if accounts else ()))
+
+    def booted(self) -> Question[float | None]:
+        """Ask for the controller's configuration, which says since when it runs."""
+        return Question(("scontrol", "show", "config"), status.booted)
 
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the words of scancel."""
@@ -63,12 +70,16 @@ class Slurm:
         words = ("squeue", "-h", "-r", "-t", "PD,R,CF,S", "-o", "%i|%u")
         return Question(words, lambda said: dict(status.owner(line) for line in said.split()))
 
-    def record(self, job: str) -> Question[str]:
-        """Ask what the controller knows of a job, with its nodes' cores and GPUs."""
+    def record(self, job: str) -> Question[Final | None]:
+        """Ask what the controller knows of a job."""
+        return Question(("scontrol", "-d", "-o", "show", "job", job), status.identity)
+
+    def cores_of(self, job: str) -> Question[str]:
+        """Ask for the nodes, cores and GPUs of a job."""
         return Question(("scontrol", "-d", "-o", "show", "job", job), str)
 
     def node(self, record: str) -> Question[str]:
-        """Ask for the first node in a job's record."""
+        """Ask for the first node in what `cores_of` has told."""
         _, _, rest = record.partition(" BatchHost=")
         return Question(("scontrol", "-o", "show", "node", *rest.split()[:1]), str)
 
@@ -94,10 +105,23 @@ class Slurm:
         return status.ended(run, job, final, ours=ours)
 
 
+def _accounted(*which: str) -> Question[dict[str, Final]]:
+    delimiter = f"|{token_hex(8)}|"  # a comment may hold anything else
+    words = ("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={delimiter}", "-o", status.ACCOUNTED, *which)
+    return Question(words, lambda said: status.read_accounted(said, delimiter))
+
+
+NUMBER = re.compile(r"^(\d+)(;\S+)?$", re.M)  # before the name of a cluster
+
+
 def number_of(said: str) -> str:
-    """Return the number of the job that `sbatch --parsable` tells, before the name of a cluster; "": none."""
-    number = said.strip().partition(";")[0]
-    return number if number.isdecimal() else ""
+    """Return the number of the job that `sbatch --parsable` tells; empty: none. A site's wrapper may say more.
+
+    >>> number_of("your quota: 12 GB\\n530;oak\\nhave a nice day\\n"), number_of("quota 12\\n")
+    ('530', '')
+    """
+    found = NUMBER.findall(said)
+    return found[0][0] if len({number for number, _ in found}) == 1 else ""
 
 
 def _of(accounts: Sequence[str]) -> tuple[str, ...]:

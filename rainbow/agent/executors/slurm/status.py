@@ -15,9 +15,9 @@ from rainbow.agent.executors.run import Ended, Pending, Result, RunId, signal_na
 
 ROWS = "%i|%T|%S|%Q|%Y|%P|%N|%r"  # of squeue: id, state, start, priority, planned nodes, partition, nodes, reason
 COLUMNS = ROWS.count("|")
+WHOSE = "\x1f{0}\x1f%u\x1f%V\x1f%k"  # after a row, and a word that is new each time: user, submit time, comment
 QUEUE = "%i|%P|%Q"
-COMMENTS = "%i|%k"
-ACCOUNTED = "JobIDRaw,State,ExitCode,DerivedExitCode,Reason"
+ACCOUNTED = "JobID,State,ExitCode,DerivedExitCode,Reason,User,Submit,Comment"
 FIRST = "+0"  # ends the id of a job's first component, by which the whole job is called
 NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
 
@@ -45,22 +45,41 @@ def phase_of(state: str) -> Phase:
     return PHASES.get(state.partition(" ")[0].rstrip("+"), Phase.UNKNOWN)
 
 
-def read_rows(text: str) -> tuple[dict[str, Row], list[str]]:
-    """Read what `squeue -o ROWS` prints; return the rows by id, and the lines that cannot be read.
+def read_rows(text: str, word: str = "") -> tuple[dict[str, Row], list[str]]:
+    """Read what `squeue -o ROWS + WHOSE` prints; return the rows by id, and the lines that cannot be read.
+
+    A comment may have lines, and they may look like rows: only Slurm knows the word that a row of its own has.
 
     >>> read_rows("7|PENDING|N/A|10|(null)|batch||Nodes required | anything\\nodd")[1]
     ['odd']
     """
     rows, odd = dict[str, Row](), list[str]()
-    for line in filter(str.strip, text.splitlines()):
-        parts = [part.strip() for part in line.split("|", COLUMNS)]
+    for line in filter(str.strip, text.split("\n")):
+        said, _, whose = line.partition(f"\x1f{word}\x1f")
+        parts = [part.strip() for part in said.split("|", COLUMNS)]
         if len(parts) != COLUMNS + 1 or not parts[0] or not parts[3].isdecimal():
             odd.append(line[:200])
             continue
-        job, state, start, priority, *others = ("" if part in NONE else part for part in parts)
+        job, state, start, priority, planned, partition, nodes, reason = ("" if p in NONE else p for p in parts)
+        user, submitted, comment = [*whose.split("\x1f", 2), "", "", ""][:3] if word else ("", "", "")
         job = job.removesuffix(FIRST)
-        rows[job] = Row(job, state, phase_of(state), start, int(priority), *others)
+        if user or job not in rows:
+            where, whose_it_is = (planned, partition, nodes, reason), (user, submitted, mark_in(comment))
+            rows[job] = Row(job, state, phase_of(state), start, int(priority), *where, *whose_it_is)
     return rows, odd
+
+
+MARK = "rainbow="
+
+
+def mark_in(comment: str) -> str:
+    """Return the mark that ends a comment; empty: it has none.
+
+    >>> mark_in("two words rainbow=j/0/1/f00d")
+    'rainbow=j/0/1/f00d'
+    """
+    word = comment.rstrip().rpartition(" ")[2]
+    return word if word.startswith(MARK) else ""
 
 
 def read_queue(text: str) -> dict[str, list[int]]:
@@ -72,17 +91,6 @@ def read_queue(text: str) -> dict[str, list[int]]:
             for partition in parts[1].split(","):
                 found.setdefault(partition.strip(), []).append(int(parts[2]))
     return {partition: sorted(priorities) for partition, priorities in found.items()}
-
-
-def read_marks(text: str, marks: Iterable[str]) -> dict[str, list[str]]:
-    """Read what `squeue -o COMMENTS` prints; return {mark: the ids of jobs whose comment ends with it}."""
-    wanted, found = set(marks), dict[str, list[str]]()
-    for line in text.splitlines():
-        job, _, comment = line.partition("|")
-        mark = comment.strip().rpartition(" ")[2]
-        if mark in wanted:
-            found.setdefault(mark, []).append(job.strip().removesuffix(FIRST))
-    return found
 
 
 def owner(line: str) -> tuple[str, str]:
@@ -174,21 +182,28 @@ def _ordinal(number: int) -> str:
 
 
 # between a job's name and its command, which may hold anything, as may comments and the call of sbatch after it
-_FIELDS = re.compile(r" UserId=[^ ]*\(\d+\) GroupId=.*?(?= Command=| Comment=|$)", re.S)
-_FIELD = re.compile(r"(?<= )(JobState|Reason|ExitCode|DerivedExitCode)=(\S*)")
+_FIELDS = re.compile(r" UserId=([^ ]*)\(\d+\) GroupId=.*?(?= Command=| Comment=|$)", re.S)
+_FIELD = re.compile(r"(?<= )(JobState|Reason|ExitCode|DerivedExitCode|SubmitTime)=(\S*)")
+_COMMENT = re.compile(r" Comment=(.*?) +(?=StdErr=|$)", re.S)
 
 
 def read_record(text: str) -> Final | None:
     """Read what `scontrol -o show job ID` prints; None if that is no record of a job that is over."""
+    found = identity(text)
+    return found if found and PHASES.get(found.state) is Phase.ENDED else None
+
+
+def identity(text: str) -> Final | None:
+    """Read whose job a record is of, and its state, whether it is over or not; None: that is no record."""
+    fields, comment = _FIELDS.search(text), _COMMENT.search(text)
     told: dict[str, str] = {}
-    found = _FIELDS.search(text)
-    for name, value in _FIELD.findall(found[0] if found else text.partition(" Comment=")[0]):
+    for name, value in _FIELD.findall(fields[0] if fields else text.partition(" Comment=")[0]):
         told.setdefault(name, value)
-    state = told.get("JobState", "")
-    if PHASES.get(state) is not Phase.ENDED:
+    if "JobState" not in told:
         return None
     code, derived = (_codes(told.get(name, "")) for name in ("ExitCode", "DerivedExitCode"))
-    return Final(state, code, derived, told.get("Reason", ""))
+    whose = fields[1] if fields else "", told.get("SubmitTime", ""), mark_in(comment[1]) if comment else ""
+    return Final(told["JobState"], code, derived, told.get("Reason", ""), "", *whose)
 
 
 _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")
@@ -197,26 +212,39 @@ _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")
 def read_records(text: str) -> dict[str, Final]:
     """Read what `scontrol -o show job` prints; return the jobs that are over, elements of arrays as ID_INDEX.
 
+    A job of two records is left out: one of them is a line of somebody's comment.
+
     >>> read_records("JobId=9 ArrayJobId=8 ArrayTaskId=2 JobState=COMPLETED Reason=None ExitCode=0:0")["8_2"].state
     'COMPLETED'
     """
-    found: dict[str, Final] = {}
+    found: dict[str, Final | None] = {}
     for line in text.splitlines():
-        ids, final = _IDS.match(line), read_record(line)
-        if ids and final:
-            found[f"{ids[2]}_{ids[3]}" if ids[2] else ids[1]] = final
-    return found
+        if ids := _IDS.match(line):
+            job = f"{ids[2]}_{ids[3]}" if ids[2] else ids[1]
+            found[job] = None if job in found else read_record(line)
+    return {job: final for job, final in found.items() if final}
 
 
-def read_accounted(text: str) -> dict[str, Final]:
-    """Read what `sacct -X -n -P -o ACCOUNTED` prints; return the jobs that are over."""
+def read_accounted(text: str, delimiter: str = "|") -> dict[str, Final]:
+    """Read what `sacct -D -X -n -P -o ACCOUNTED` prints; return the jobs that are over, the last life of each."""
     found: dict[str, Final] = {}
     for line in text.splitlines():
-        job, state, code, derived, reason = [*line.split("|", 4), "", "", "", "", ""][:5]
+        parts = line.split(delimiter, 7)
+        job, state, code, derived, reason, user, submitted, comment = [*parts, *[""] * 8][:8]
         word, _, by = state.partition(" by ")
         if PHASES.get(word) is Phase.ENDED:
-            found[job] = Final(word, _codes(code), _codes(derived), reason, by)
+            whose = user, submitted, mark_in(comment)
+            found[job.removesuffix(FIRST)] = Final(word, _codes(code), _codes(derived), reason, by, *whose)
     return found
+
+
+BOOTED = re.compile(r"^BOOT_TIME\s*=\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", re.M)
+
+
+def booted(said: str) -> float | None:
+    """Return since when the controller runs, by what `scontrol show config` prints."""
+    found = BOOTED.search(said)
+    return datetime.fromisoformat(found[1]).timestamp() if found else None
 
 
 def _codes(text: str) -> tuple[int, int]:
