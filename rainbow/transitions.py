@@ -22,6 +22,7 @@ from rainbow.state_machine import ENDED, REQUEUED, Hold, Task, TaskState, advanc
 
 T = TaskState
 LOST = "lost"  # the cause of what ends or is stopped with its worker, agent or keeper
+FINAL = frozenset({LOST, "node", "preempted"})  # causes of a failure after which nothing is tried again
 RESULTS = {"timed_out": T.TIMED_OUT, "stopped": T.CANCELED, "canceled": T.CANCELED}
 FIRST, LONGEST = 1.0, 300.0  # seconds between the first loss and the next attempt, and at most
 MOST_LOSSES = 20  # losses that a task remembers
@@ -125,11 +126,12 @@ class TakenBack:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """This attempt is lost. `max_lost` as of the cluster's limits; 0: any number."""
+    """This attempt is lost. `max_lost` as of the cluster's limits; 0: any number. `once`: it must not start twice."""
 
     why: str
     max_lost: int
     canceled: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class Ended:
     canceled: bool = False  # somebody has asked for that
     service: bool = False  # an instance of a service: it starts again
     max_lost: int = 0
+    once: bool = False  # its job must not start twice
 
     @property
     def good(self) -> bool:
@@ -293,6 +296,9 @@ def _lost(task: Task, event: Lost, now: float) -> Task:
         return advance(task, T.CANCELED, placement={}, ended_at=now)
     if not task.agent:  # nobody has begun it
         return advance(task, T.WAITING, detail=event.why)
+    if event.once:  # an agent has had it: it may have started
+        detail = f"{event.why}; it may have run, and must not start twice (requeue: false)"
+        return advance(task, T.FAILED, detail=detail, cause=LOST, ended_at=now)
     history = [*task.losses, {"attempt": task.attempt, "at": now, "why": event.why}]
     if 0 < event.max_lost <= len(history):
         told = "; ".join(f"attempt {one['attempt']}: {one['why']}" for one in history)
@@ -307,7 +313,9 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
         return _lost(task, Lost("", 0, canceled=True), now) if event.result == LOST else _final(task, event, now)
     if event.result == LOST or (event.result == "stopped" and task.cause == LOST):
         why = event.detail or (task.detail if task.cause == LOST else "it was lost")
-        return _lost(task, Lost(why, event.max_lost), now)
+        return _lost(task, Lost(why, event.max_lost, once=event.once), now)
+    if event.result == "stopped" and event.once and task.started_at is not None:
+        return _lost(task, Lost(event.detail or task.detail or "stopped", 0, once=True), now)
     if event.result == "stopped":  # by the policy or with its agent: it runs again
         detail = task.detail if task.preempted else event.detail or "stopped and requeued"
         return advance(task, T.WAITING, detail=detail)
@@ -316,7 +324,7 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
     if event.service and (next_ := _instance(task, event, now)) is not None:
         return next_
     ended = _final(task, event, now)
-    if event.good or ended.retries_left <= 0:
+    if event.good or ended.retries_left <= 0 or event.cause in FINAL:
         return ended
     return advance(ended, T.WAITING, detail=f"attempt {task.attempt} ended {ended.state}")
 

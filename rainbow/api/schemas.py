@@ -301,7 +301,7 @@ EVENT = _object(
     facts=_or_null({"type": "object", "maxProperties": 20, "additionalProperties": FACT}),
     binding={"type": "object", "additionalProperties": {"type": "object", "additionalProperties": IDS}},
     result={"enum": ["exited", "timed_out", "stopped", "failed", "lost", "canceled"]},
-    cause=_or_null({"enum": ["", "memory", "deadline", "lost"]}),
+    cause=_or_null({"enum": ["", "memory", "deadline", "lost", "node", "preempted", "directory"]}),
     exit_code=_or_null({"type": "integer", "minimum": -(2**31) + 1, "maximum": 2**31 - 1}),
     **dict.fromkeys(("output", "errors", "detail"), _or_null({"type": "string"})),
 )

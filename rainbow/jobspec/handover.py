@@ -34,6 +34,12 @@ def handover(request: Request, labels: Collection[str], gang: int, name: str, re
     }
 
 
+def starts_once(request: Request) -> bool:
+    """Return whether a job says that what has started of it must never start again (`requeue: false`)."""
+    system = request.attributes.get("system")
+    return isinstance(system, Mapping) and system.get("requeue") is False
+
+
 def trees_of(request: Request, labels: Collection[str]) -> Sequence[Resource]:
     """Return the trees of the preferred variant that hold one of these slots; all if none is named."""
     return [tree for tree in request.resources if not labels or any(part.label in labels for part in tree.walk())]

@@ -56,6 +56,28 @@ def test_each_event_moves_each_state_as_the_table_says(name: str, state: TaskSta
         assert after.state is not state or after == task(state), "what is no news changes nothing"
 
 
+ONCE = {
+    "its agent is lost": Lost("lost contact with the agent", 0, once=True),
+    "it was lost at its site": Ended("lost", once=True),
+    "its agent ended": Ended("stopped", once=True),
+}
+
+
+@pytest.mark.parametrize("how", ONCE)
+def test_what_must_not_start_twice_has_failed_when_it_is_lost(how: str) -> None:
+    """Whatever retries its job has; what no agent has had yet waits again."""
+    after = transition(task(S.RUNNING, started_at=3.0, retries_left=2), ONCE[how], 5.0)
+    assert (after.state, after.cause, after.ended_at) == (S.FAILED, "lost", 5.0)
+    assert "must not start twice" in after.detail
+    assert transition(task(S.ASSIGNED), ONCE["its agent is lost"], 5.0).state is S.WAITING
+
+
+@pytest.mark.parametrize("cause", ["lost", "node", "preempted", "memory", ""])
+def test_failure_that_a_site_calls_final_is_not_tried_again(cause: str) -> None:
+    after = transition(task(S.RUNNING, retries_left=2), Ended("failed", cause=cause), 5.0)
+    assert after.state is (S.FAILED if cause in transitions.FINAL else S.WAITING)
+
+
 def moves_of(state: TaskState) -> set[TaskState]:
     """All states that some event brings a task to from this one."""
     befores = [task(state), task(state, retries_left=1), task(state, cause="lost")]

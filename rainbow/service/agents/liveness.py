@@ -19,11 +19,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.errors import RainbowError
+from rainbow.jobspec.handover import starts_once
 from rainbow.service.core import heartbeats
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.heartbeats import PULLS
 from rainbow.service.core.pubsub import orders_to
 from rainbow.service.core.service import ByCluster
+from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, tasks, workers
@@ -366,7 +368,8 @@ def _stopping(service: Service, cluster_id: str, stranded: Iterable[Task]) -> Ca
 def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most: int) -> None:
     job = jobs.get(connection, task.job)
     canceled = job is not None and job.canceled_at is not None
-    tasks.save(connection, transition(task, Lost(why, most, canceled), now), now)
+    once = starts_once(reading(connection, task.job).request)
+    tasks.save(connection, transition(task, Lost(why, most, canceled, once), now), now)
     settle(connection, task.job, now)
 
 

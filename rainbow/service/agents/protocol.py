@@ -10,7 +10,7 @@ from rainbow import transitions
 from rainbow.errors import Conflict
 from rainbow.forecast import Key
 from rainbow.jobspec.batch import started
-from rainbow.jobspec.handover import handover, least, trees_of
+from rainbow.jobspec.handover import handover, least, starts_once, trees_of
 from rainbow.jobspec.request import SLOT, Request
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
@@ -319,6 +319,7 @@ def _ended(service: Service, desk: UnitOfWork, task: Task, event: Mapping[str, A
     result = str(event.get("result") or "exited")
     if result == "stopped" and not canceled and is_overdue(desk.connection, task, desk.limits, now):
         result = "timed_out"
+    request = reading(desk.connection, task.job).request
     end = transitions.Ended(
         result,
         event.get("exit_code"),
@@ -327,8 +328,9 @@ def _ended(service: Service, desk: UnitOfWork, task: Task, event: Mapping[str, A
         detail=_detail(event),
         cause=str(event.get("cause") or ""),
         canceled=canceled,
-        service=bool(reading(desk.connection, task.job).request.service),
+        service=bool(request.service),
         max_lost=desk.limits["max_lost"],
+        once=starts_once(request),
     )
     after = transition(task, end, now)
     if job is not None and result in BY_ITSELF and (after.state in ENDED or not end.service):
