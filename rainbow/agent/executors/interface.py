@@ -149,7 +149,7 @@ class Row:
     reason: str = ""
     user: str = ""
     submitted: str = ""
-    mark: str = ""  # by which a job of ours is known: see ownership.py
+    mark: str = ""  # by which a job of ours is known: see slurm/job.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class Site(Protocol):
 
     @property
     def name(self) -> str:
-        """How people call it."""
+        """Its usual name."""
 
     def submit(self, run: Run, mark: str) -> Question[str]:
         """Ask for a run as a job whose records have the mark; read its id. NotCarriedError: it cannot be said."""
@@ -192,7 +192,7 @@ class Site(Protocol):
         """Ask where the jobs of these accounts are (none: our own); read them by id, and the odd lines."""
 
     def queue(self) -> Question[dict[str, list[int]]]:
-        """Ask for the priorities of everybody's waiting jobs, by queue; the least first."""
+        """Ask for the priorities of all waiting jobs, by queue; the least first."""
 
     def over(self) -> Question[dict[str, Final]]:
         """Ask how all jobs ended that are still remembered."""

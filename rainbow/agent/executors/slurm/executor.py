@@ -208,7 +208,7 @@ class SlurmExecutor:
         return Ended(run, end.result, end.exit_code, *last, end.detail or active.unbound, end.cause)
 
     def _lost(self, active: Active, detail: str) -> Ended:
-        """End a run of which nobody knows how it ended: it may have run, and runs again only if its job allows it."""
+        """End a run whose end is not known: it may have run, and runs again only if its job allows it."""
         result = Result.LOST if may_rerun(active.run) else Result.FAILED
         return Ended(active.run.id, result, detail=detail, cause="lost")
 

@@ -212,7 +212,7 @@ _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")
 def read_records(text: str) -> dict[str, Final]:
     """Read what `scontrol -o show job` prints; return the jobs that are over, elements of arrays as ID_INDEX.
 
-    A job of two records is left out: one of them is a line of somebody's comment.
+    A job of two records is left out: one of them may be a line of a comment.
 
     >>> read_records("JobId=9 ArrayJobId=8 ArrayTaskId=2 JobState=COMPLETED Reason=None ExitCode=0:0")["8_2"].state
     'COMPLETED'

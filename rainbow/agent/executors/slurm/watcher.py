@@ -1,6 +1,6 @@
 """The questions to a site, asked in the background: where our jobs are, and how those ended that are over.
 
-One question for all jobs at each look. A row, or a record, is believed only if it is ours (ownership.py). A job that
+One question for all jobs at each look. A row, or a record, is believed only if it is ours (job.py). A job that
 is not there any more is looked for by its mark, also among other numbers; not there for GONE seconds, it is lost.
 """
 
@@ -21,8 +21,7 @@ from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import CallPlace, may_rerun
 from rainbow.agent.executors.slurm.commands import COMMAND_TIMEOUT, Commands, SilentError
 from rainbow.agent.executors.slurm.handover import Handover
-from rainbow.agent.executors.slurm.job import Active, news, tails, unbound
-from rainbow.agent.executors.slurm.ownership import CLOCKS, is_ours, other
+from rainbow.agent.executors.slurm.job import CLOCKS, Active, is_ours, news, other, tails, unbound
 
 LOOK = 0.2  # seconds between two looks, at least
 QUICK, SLOW = 2.0, 15.0  # seconds between two questions to the site, shortly after a change and else
