@@ -16,7 +16,7 @@ from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import watcher
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.executors import ends, until
-from tests.slurm import Slurm
+from tests.support.slurm import Slurm
 
 SLOT = {"type": "slot", "count": 1, "label": "a", "with": [{"type": "core", "count": 1}]}
 OTHER = f"rainbow={'0' * 24}/0/1"
