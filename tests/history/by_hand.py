@@ -27,7 +27,7 @@ def _asked(k: int, at: float) -> Lines:
     if k == 4:
         parts = [{"status": 201, "id": "j4"}, {"status": 201, "id": "j5"}, {"status": 422}]
         batch = {"jobs": [{"name": "n4"}, {"name": "n5"}, {"name": "odd"}], "key": "all"}
-        return [op("batch", at, batch, 200, {"jobs": parts})]
+        return [op("batch", at, batch, 200, {"answers": parts})]
     return [] if k == 5 else [op("submit", at, {"name": name}, 201, {"id": job})]
 
 
@@ -190,9 +190,11 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
     "answers": {
         "a read is 500": lambda lines: put(lines, "read", status=500, answer={}),
         "a 503 has no outcome": lambda lines: put(lines, "figures", status=503, answer={"detail": "busy"}),
-        "a part is 500": lambda lines: line(lines, "batch")["answer"]["jobs"][2].update(status=500, outcome="none"),
-        "a part is 503 alone": lambda lines: line(lines, "batch")["answer"]["jobs"][2].update(status=503),
-        "a part has no answer": lambda lines: line(lines, "batch")["answer"]["jobs"].pop(),
+        "a part is 500": lambda lines: line(lines, "batch")["answer"]["answers"][2].update(
+            status=500, outcome="none"
+        ),
+        "a part is 503 alone": lambda lines: line(lines, "batch")["answer"]["answers"][2].update(status=503),
+        "a part has no answer": lambda lines: line(lines, "batch")["answer"]["answers"].pop(),
         "a gateway's 502": lambda lines: put(lines, "read", status=502, answer={}),
     },
     "submits": {
@@ -204,7 +206,7 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
             lines, "submit", asked={"name": "n9"}, status=409, answer={"code": "conflict"}
         ),
         "a refused part is there": lambda lines: line(lines, "batch")["answer"].update(
-            jobs=[{"status": 201, "id": "j4"}, {"status": 503, "outcome": "none"}, {"status": 422}]
+            answers=[{"status": 201, "id": "j4"}, {"status": 503, "outcome": "none"}, {"status": 422}]
         ),
         "one key has two jobs": lambda lines: put(lines, "submit", 2, {"key": "one"}, answer={"id": "j8"}),
         "a key is known by two names": both(

@@ -62,7 +62,7 @@ def answers(history: History) -> Judgment:
     """Each answer has an outcome: none is 500, and each 503 says its own."""
     faults = []
     for each in history.answered:
-        parts = each.answer.get("jobs") if each.f == "batch" and isinstance(each.answer, Mapping) else None
+        parts = each.answer.get("answers") if each.f == "batch" and isinstance(each.answer, Mapping) else None
         told = [(each.status, each.answer), *((part.get("status"), part) for part in parts or ())]
         for at, (status, answer) in enumerate(told):
             stated = answer.get("outcome") if isinstance(answer, Mapping) else None
@@ -297,21 +297,21 @@ def _access(each: Operation, kind: str, value: Any) -> Access:
 def events(history: History) -> Judgment:
     """Numbers rise, every reader is told the same, and a follower is sent each event once, in order."""
     faults, looked = [], {"events": 0, "followed": 0}
-    numbers: list[int] = []
-    for at, reader in enumerate(history.final("final-events")):
-        told = [event["id"] for event in reader.answer]
-        looked["events"] += len(told)
-        faults += [f"{late} follows {early}{_by(reader)}" for early, late in pairwise(told) if late <= early]
-        if at and told != numbers:
-            faults.append(f"other events{_by(reader)}: {_difference(numbers, told)}")
-        numbers = numbers or told
-    for follower in history.final("followed") if numbers else ():
-        told = [each["id"] if isinstance(each, Mapping) else each for each in follower.answer]
-        after = follower.ask.get("after", told[0] - 1 if told else inf)
-        looked["followed"] += len(told)
-        wanted = [number for number in numbers if number > after]
-        if told != wanted:
-            faults.append(f"follower {follower.client}: {_difference(wanted, told)}")
+    followers = history.stream("followed")
+    for stream, readers in history.stream("final-events").items():
+        numbers = [event["id"] for event in readers[0].answer]
+        for reader in readers:
+            told = [event["id"] for event in reader.answer]
+            looked["events"] += len(told)
+            faults += [f"{late} follows {early}{_by(reader)}" for early, late in pairwise(told) if late <= early]
+            if told != numbers:
+                faults.append(f"other events{_by(reader)}: {_difference(numbers, told)}")
+        for follower in followers.get(stream, ()):
+            looked["followed"] += len(follower.answer)
+            after = follower.ask.get("after", follower.answer[0] - 1 if follower.answer else inf)
+            wanted = [number for number in numbers if number > after]
+            if follower.answer != wanted:
+                faults.append(f"follower {follower.client}: {_difference(wanted, follower.answer)}")
     return Judgment(looked, faults)
 
 
@@ -361,15 +361,16 @@ def usage(history: History) -> Judgment:
             sums[job["account"]] += spent * cores
             slack[job["account"]] += TOLERANCE * attempts * cores
     faults, judged = [], 0
+    tasks = sum(job_of(task) in history.jobs for task in history.paths)
     for reader in history.final("final-usage") if sums else ():
+        judged += tasks
         for account in sorted({*sums, *reader.answer}):
             used = reader.answer.get(account, 0.0)
-            judged += 1
             if used < 0:
                 faults.append(f"account {account} used {used} core seconds{_by(reader)}")
             elif abs(used - sums[account]) > slack[account]:
                 faults.append(f"account {account} used {used:.1f}{_by(reader)}, its jobs {sums[account]:.1f}")
-    return Judgment({"accounts": judged}, faults)
+    return Judgment({"tasks": judged}, faults)
 
 
 def _held(path: Sequence[Mapping[str, Any]]) -> tuple[float, int]:

@@ -9,16 +9,16 @@ Rainbow is imported here: the judge must not share a fault with the judged.
 | `setup` | `nemeses`: those that must act; `unserved`: clusters without an agent; `seed`, `topology` | |
 | `nemesis` | `kind` | what it did |
 | `submit` | `name`, `key` | `id` |
-| `batch` | `jobs`: of each its `name`; `key` | `jobs`: of each `status`, and `id` or `outcome` |
+| `batch` | `jobs`: of each its `name`; `key` | `answers`: of each `status`, and `id` or `outcome` |
 | `read`, `cancel` | `job` | `state` of the job, or of its only task; `tasks`: {task: state} |
 | `put-state`, `get-state` | `cluster`, `key` and `value`, or `values` | `value`, or `values` |
 | `open`, `rotate`, `revoke` | `token`, `generation`: which of its values is tried, or is made | |
 | `register` | `name` | |
 | `figures` | `cluster`, `total` | `free` |
 | `final-jobs` | | jobs: `id`, `name`, `state`, `cluster`, `account`, `cores`, `retries`; a line a reader |
-| `final-events` | | events: `id`, `kind`, `data`; a line a reader |
+| `final-events` | `stream`: whose numbers they have | events: `id`, `kind`, `data`; a line a reader |
 | `runs` | | {task: [[start, last sign of life, whether it ran to its end, exit code], ...]} |
-| `followed` | `after` | the ids of the events that a follower was sent |
+| `followed` | `stream`, `after` | the ids of the events that a follower was sent |
 | `final-free` | | {cluster: [free, total]} |
 | `final-clusters` | | {cluster: whether its secret opens it} |
 | `final-usage` | | {account: core seconds} |
@@ -177,10 +177,17 @@ class History:
         """Each try to submit a job."""
         return [attempt for each in self.of("submit", "batch") for attempt in _attempts(each)]
 
+    def stream(self, kind: str) -> dict[Any, list[Operation]]:
+        """Return the lines of a kind by the stream that their numbers are of."""
+        found: dict[Any, list[Operation]] = {}
+        for each in self.final(kind):
+            found.setdefault(each.ask.get("stream"), []).append(each)
+        return found
+
     @cached_property
     def events(self) -> list[Mapping[str, Any]]:
-        """The events as their first reader was told them."""
-        return list(self.final("final-events")[0].answer) if self.final("final-events") else []
+        """The events of all streams, each as its first reader was told it."""
+        return [event for readers in self.stream("final-events").values() for event in readers[0].answer]
 
     @cached_property
     def jobs(self) -> dict[str, Mapping[str, Any]]:
@@ -221,7 +228,7 @@ def _attempts(each: Operation) -> Iterator[Attempt]:
         yield Attempt(each.ask.get("name", ""), each.ask.get("key"), each.outcome, job, each)
         return
     key = each.ask.get("key")
-    parts = each.answer.get("jobs", []) if each.outcome == DONE and isinstance(each.answer, Mapping) else []
+    parts = each.answer.get("answers", []) if each.outcome == DONE and isinstance(each.answer, Mapping) else []
     for at, asked in enumerate(each.ask["jobs"]):
         answer = parts[at] if at < len(parts) else {}
         stated = each.outcome if each.outcome != DONE else outcome(answer.get("status"), answer)
