@@ -23,6 +23,7 @@ RainbowError                     anything of ours
 │   └── Undecided                no cluster is known to match: the time for matching ended first
 ├── TimedOut                     the body of a request did not come in time
 ├── PlanError                    a policy's plan breaks a hard invariant
+├── InternalError                Rainbow itself has failed; its log says how
 └── TryLater                     the same request may succeed later
     ├── TooMany                  an admission or rate limit
     └── Unavailable              the store or the server is away
@@ -36,12 +37,14 @@ from __future__ import annotations
 from typing import Any
 
 BY_FILE = "set RAINBOW_TOKEN_FILE to the file that holds it"  # of the administrator's token
+NONE, UNKNOWN = "none", "unknown"  # outcomes: nothing is stored and nothing will be; it may be done
 
 
 class RainbowError(Exception):
     """Something Rainbow refuses or cannot do."""
 
     code = "error"
+    outcome: str | None = None  # NONE or UNKNOWN; None: what the status of the answer means
 
     def __init__(self, message: str | None = None, **facts: Any) -> None:
         super().__init__(message or type(self).__doc__)
@@ -201,14 +204,25 @@ class PlanError(RainbowError):
     code = "plan-invalid"
 
 
+class InternalError(RainbowError):
+    """Internal server error; the server log has the details for this request ID."""
+
+    def __init__(self, message: str | None = None, *, outcome: str | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.outcome = outcome
+
+
 class TryLater(RainbowError):
-    """The same request may succeed later; `retry_after` is in seconds."""
+    """The same request may succeed later; `retry_after` is in seconds, `outcome` says what of it may be done."""
 
     code = "try-later"
 
-    def __init__(self, message: str | None = None, *, retry_after: int = 1, **facts: Any) -> None:
+    def __init__(
+        self, message: str | None = None, *, retry_after: int = 1, outcome: str = NONE, **facts: Any
+    ) -> None:
         super().__init__(message, **facts)
         self.retry_after = retry_after
+        self.outcome = outcome
 
 
 class TooMany(TryLater):

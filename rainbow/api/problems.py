@@ -9,7 +9,8 @@ import structlog
 from flask import Flask, Response, json, request
 from werkzeug.exceptions import HTTPException
 
-from rainbow.errors import InputError, RainbowError, TryLater
+from rainbow.errors import NONE, UNKNOWN, InputError, InternalError, RainbowError, TryLater
+from rainbow.outcome import begin_request, has_stored
 from rainbow.plugins import PluginFault
 
 log = structlog.get_logger("rainbow.api")
@@ -52,8 +53,9 @@ MEANINGS = {
     413: "over a limit",
     422: "understood, but cannot be fulfilled: graph, jobspec, state, no match",
     429: "too many requests; retry after the number of seconds in Retry-After",
+    500: "a fault of Rainbow; what was asked may be done",
     502: "an installed plug-in failed",
-    503: "temporarily unavailable; retry after the number of seconds in Retry-After",
+    503: "temporarily unavailable; retry after the number of seconds in Retry-After; `outcome` says what is done",
 }
 AS_IT_IS = "with curl send the file as it is: --data-binary @FILE -H 'Content-Type: application/yaml' (or json)"
 TYPES = "https://rainbow-scheduler.github.io/problems/"
@@ -66,8 +68,10 @@ def problem(status: int, code: str, detail: str, **more: Any) -> Response:
 
 
 def plain_problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    """Return the body of a problem."""
+    """Return the body of a problem; from 500 on it has an outcome, where none is given that of its status."""
     title = HTTPStatus(status).phrase
+    if status >= 500:
+        more["outcome"] = more.get("outcome") or (UNKNOWN if status == 500 else NONE)
     return {"type": TYPES + code, "title": title, "status": status, "code": code, "detail": detail, **more}
 
 
@@ -77,6 +81,8 @@ def body_of(fault: RainbowError) -> dict[str, Any]:
     if isinstance(fault, InputError):
         place = {"pointer": fault.pointer, "line": fault.line, "column": fault.column}
         more |= {key: value for key, value in place.items() if value is not None}
+    if fault.outcome is not None:
+        more["outcome"] = fault.outcome
     return plain_problem(STATUS.get(fault.code, 500), fault.code, fault.message, **more)
 
 
@@ -95,6 +101,10 @@ def of_fault(fault: RainbowError) -> Response:
     if isinstance(fault, PluginFault):
         log.error("plugin-failed", fault=fault.message, exc_info=fault)
     body = body_of(fault)
+    if body["status"] == 500 or (
+        body["status"] > 500 and has_stored()
+    ):  # the fault itself knows of its own part only
+        body["outcome"] = UNKNOWN
     if isinstance(fault, InputError) and request.mimetype == "application/x-www-form-urlencoded":
         body["detail"] += f"; {AS_IT_IS}"  # `curl -d @FILE` has taken the line breaks out
     return Response(json.dumps(body), body["status"], headers_of(fault))
@@ -106,6 +116,7 @@ def _writable(value: Any) -> bool:
 
 def install(app: Flask) -> None:
     """Let every fault that leaves a view become a problem; nothing else ever leaves the server."""
+    app.before_request(begin_request)
     app.register_error_handler(RainbowError, of_fault)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(Exception, _unexpected)
@@ -122,4 +133,4 @@ def _of_http(fault: HTTPException) -> Response:
 
 def _unexpected(fault: Exception) -> Response:
     log.error("request-failed", method=request.method, path=request.path, fault=repr(fault), exc_info=fault)
-    return problem(500, "error", "internal server error; the server log has the details for this request ID")
+    return of_fault(InternalError())

@@ -10,6 +10,7 @@ from typing import Any
 
 from rainbow.accounts.budget import GUARANTEED, LIMITS, LOWEST, PERIODS, REFUSE
 from rainbow.accounts.usage import COST
+from rainbow.errors import NONE, UNKNOWN
 from rainbow.service.clusters.registration import VARIABLE
 
 WORD = {"type": "string"}
@@ -468,5 +469,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **{key: {"type": "string"} for key in ("title", "code", "detail", "pointer")},
         line={"type": "integer"},
         column={"type": "integer"},
+        outcome={
+            "enum": [NONE, UNKNOWN],
+            "description": "of a status from 500 on: nothing was stored and nothing will be, or it may be done",
+        },
     ),
 }

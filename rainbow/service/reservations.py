@@ -110,7 +110,7 @@ def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[
 
 
 def delete(service: Service, who: Caller, name: str, reservation_id: str) -> None:
-    """End one now: its space is free, the jobs that name it end with it."""
+    """End one now: its space is free, the jobs that name it end with it. Said twice it is the same."""
     now = service.clock()
     with service.store.write() as connection:
         record = visible_cluster(connection, who, name)
@@ -120,6 +120,8 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
         if not who.speaks_for(found.cluster_id, found.requestor):
             raise Forbidden(f"reservation {reservation_id} belongs to {found.requestor}")
         if found.end <= now:
+            if any(one.after is None for one in events.list_changes(connection, record.id, 1, _called(found))):
+                return
             raise Conflict(f"reservation {reservation_id} is over")
         reservations.end(connection, found.id, now)
         _note(connection, service, who, record, found, found, "deleted")
@@ -287,6 +289,11 @@ def _record(
     )
 
 
+def _called(one: ReservationRecord) -> str:
+    """Name a reservation in the list of changes."""
+    return f"reservation {one.id}"
+
+
 def _note(
     connection: sa.Connection,
     service: Service,
@@ -300,7 +307,7 @@ def _note(
     now, facts = service.clock(), {"requestor": one.requestor, "start": one.start, "end": one.end}
     was, becomes = (facts, None) if before else (None, facts)
     caller = who.called(record.id) if who.owns(record.id) else f"requestor {one.requestor}"
-    events.add_change(connection, record.id, Change(now, caller, f"reservation {one.id}", was, becomes))
+    events.add_change(connection, record.id, Change(now, caller, _called(one), was, becomes))
     events.add(connection, now, record.id, "reservation", cluster=record.name, id=one.id, state=state)
 
 

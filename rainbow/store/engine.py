@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from rainbow.errors import ConfigError, Unavailable
+from rainbow.errors import UNKNOWN, ConfigError, Unavailable
+from rainbow.outcome import after_commit, note_stored
 from rainbow.store import postgresql, sqlite
 from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
@@ -90,7 +91,8 @@ class Store:
         try:
             yield
         finally:
-            self.observe(kind, time.perf_counter() - start)
+            with after_commit("observe"):
+                self.observe(kind, time.perf_counter() - start)
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -116,6 +118,7 @@ class Store:
         """Give the one writing connection; commit at the end."""
         with _trouble_as_unavailable(), self.one_writer, self._writing() as connection:
             yield connection
+        note_stored()
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -146,6 +149,8 @@ class Store:
                 with self.one_writer:  # whoever comes first does the work of all
                     while not work.done:  # a commit takes some of the queue: this part may be behind them
                         self._lead(beside)
+        if any(work.fault is None for work in works):
+            note_stored()
         return works
 
     def all_in_order(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool) -> list[WriteBatch[T]]:
@@ -196,11 +201,12 @@ class Store:
                         postgresql.announce_events(connection)
                     ADD_EVENT(connection, *kept.events)
                 with self.timed("commit"):
-                    connection.commit()
+                    _commit(connection)
         finally:
             del info[KEPT]
         if kept.for_agents:
-            self.for_agents(kept.for_agents)
+            with after_commit("agents"):
+                self.for_agents(kept.for_agents)
 
     def event_horizon(self) -> EventHorizon:
         """Return how far events may be read by a transaction that begins after this."""
@@ -342,6 +348,24 @@ def _parsed(url: str) -> sa.URL:
         return sa.make_url(url if "://" in url else f"sqlite:///{url}")
     except (sa.exc.ArgumentError, ValueError) as error:  # ValueError: a port that is no number
         raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
+
+
+IN_DOUBT = (
+    "the connection to the database was lost while it stored this: it may be done; look, or send it again with the "
+    "same Idempotency-Key"
+)
+
+
+def _commit(connection: sa.Connection) -> None:
+    """Commit; Unavailable with an unknown outcome if the database did not say what became of it."""
+    database = postgresql if connection.dialect.name == "postgresql" else sqlite
+    database.check_before_commit(connection)
+    try:
+        connection.commit()
+    except TROUBLE as error:
+        if database.is_in_doubt(error):
+            raise Unavailable(IN_DOUBT, retry_after=2, outcome=UNKNOWN) from error
+        raise
 
 
 @contextmanager

@@ -30,10 +30,11 @@ def add_change(connection: sa.Connection, cluster_id: str, change: Change) -> No
     connection.execute(changes.insert().values(cluster_id=cluster_id, **asdict(change)))
 
 
-def list_changes(connection: sa.Connection, cluster_id: str, most: int) -> list[Change]:
-    """Return the last changes of a cluster, the newest first."""
+def list_changes(connection: sa.Connection, cluster_id: str, most: int, what: str | None = None) -> list[Change]:
+    """Return the last changes of a cluster (of one thing there), the newest first."""
     columns = [changes.c[name] for name in ("at", "who", "what", "before", "after")]
-    query = sa.select(*columns).where(changes.c.cluster_id == cluster_id).order_by(changes.c.id.desc()).limit(most)
+    of = [changes.c.cluster_id == cluster_id, *([] if what is None else [changes.c.what == what])]
+    query = sa.select(*columns).where(*of).order_by(changes.c.id.desc()).limit(most)
     return [Change(**row._mapping) for row in connection.execute(query)]
 
 

@@ -12,6 +12,7 @@ none passes an event that is stored later.
 
 from __future__ import annotations
 
+import select
 import time
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ UPGRADE = WRITERS + 2  # the key of the lock of who changes the tables
 IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect
+TIMED_OUT = ("25P03", "25P04")  # of a transaction that was idle, or open, for too long
 TRUSTED = 1.0  # seconds that a connection was just used: it is not asked whether it still answers
 
 
@@ -82,6 +84,32 @@ def take_upgrade_turn(connection: sa.Connection) -> None:
     connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
     connection.execute(_ALONE, {"key": UPGRADE})
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK}s'")
+
+
+def check_before_commit(connection: sa.Connection) -> None:
+    """Raise if the server has ended this connection: what is lost before COMMIT is sent is certainly not done.
+
+    The server says so unasked, and nothing else is unread between two statements but a notice, which a statement
+    takes in.
+    """
+    driver: Any = connection.connection.driver_connection
+    line = select.poll()  # not select(), which knows no descriptor above 1,023
+    if not driver.closed:
+        line.register(driver, select.POLLIN)
+    if driver.closed or line.poll(0):
+        connection.exec_driver_sql("SELECT 1")
+
+
+def is_in_doubt(error: sa.exc.DBAPIError | sa.exc.TimeoutError) -> bool:
+    """Return whether a COMMIT that failed so may have been carried out.
+
+    An ERROR aborts the transaction. A connection that ends without an answer, or by a FATAL fault that may come after
+    the commit (a shutdown, a crash), leaves it open; only the end of an idle transaction comes before.
+    """
+    driver: Any = getattr(error, "orig", None)
+    if not getattr(driver, "sqlstate", None):
+        return True
+    return driver.diag.severity_nonlocalized in ("FATAL", "PANIC") and driver.sqlstate not in TIMED_OUT
 
 
 class EventHorizon(NamedTuple):

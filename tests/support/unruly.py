@@ -43,6 +43,10 @@ class Proxy:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
 
+    def allowed(self, piece: bytes, _server: socket.socket, _is_request: bool) -> tuple[bytes, bool]:
+        """Return what of a piece is passed on, and whether the line holds after it."""
+        return piece, True
+
     def _serve(self) -> None:
         while not self._ended:
             try:
@@ -61,17 +65,55 @@ class Proxy:
             with self._lock:
                 self._open |= {inner, outer}
             for one, other in ((inner, outer), (outer, inner)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._pass_on, args=(one, other, one is inner), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass_on(self, one: socket.socket, other: socket.socket, is_request: bool) -> None:
         with contextlib.suppress(OSError):
             while piece := one.recv(1 << 16):
                 if self.delay:
                     time.sleep(self.delay)
+                piece, goes_on = self.allowed(piece, other if is_request else one, is_request)
                 other.sendall(piece)
+                if not goes_on:
+                    break
         for end in (one, other):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
             with self._lock:
                 self._open.discard(end)
+
+
+class CommitCutter(Proxy):
+    """Cuts a line to PostgreSQL at its next COMMIT: "before it arrives", or "before its answer"; "" does not."""
+
+    def __init__(self, to: int) -> None:
+        super().__init__(to)
+        self.at_commit = ""
+        self._committing: set[socket.socket] = set()
+
+    def allowed(self, piece: bytes, server: socket.socket, is_request: bool) -> tuple[bytes, bool]:
+        """Cut where it is set to."""
+        if is_request and b"COMMIT" in piece:
+            if self.at_commit == "before it arrives":
+                return b"", False
+            if self.at_commit:
+                self._committing.add(server)
+        return (b"", False) if not is_request and server in self._committing else (piece, True)
+
+
+class AnswerCutter(Proxy):
+    """Passes on so many bytes of the answer on each connection, and cuts the line then; None: all of them."""
+
+    def __init__(self, to: int) -> None:
+        super().__init__(to)
+        self.most: int | None = None
+        self._passed: dict[socket.socket, int] = {}
+
+    def allowed(self, piece: bytes, server: socket.socket, is_request: bool) -> tuple[bytes, bool]:
+        """Cut where it is set to."""
+        if is_request or self.most is None:
+            return piece, True
+        before = self._passed.get(server, 0)
+        self._passed[server] = before + len(piece)
+        return piece[: max(0, self.most - before)], before + len(piece) < self.most

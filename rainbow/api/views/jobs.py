@@ -29,7 +29,6 @@ from rainbow.service.jobs import lifecycle
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
-from rainbow.service.placement import submit as placement_submit
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import fleet, forecasts
@@ -84,6 +83,8 @@ def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entr
         if isinstance(fault, InputError):
             fault.pointer = f"/jobs/{at}{fault.pointer or ''}"
         return Entry(None, None, fault)
+    except Exception as fault:  # of one job: the others have answers of their own
+        return Entry(None, None, placement_batch.as_answer(fault))
 
 
 def _key(at: int) -> str | None:
@@ -111,7 +112,7 @@ def submit() -> Any:
     each kind and the chosen one; `more` counts the others, which `GET /v1/jobs/{job_id}/why` lists.
     """
     asking, asked = _asked()
-    placed, again = placement_submit.submit(service(), asking, asked)
+    placed, again = placement_batch.submit(service(), asking, asked)
     with phase("answer"):
         answer = jsonify(written(placed))
     if again:

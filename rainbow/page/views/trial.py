@@ -12,8 +12,8 @@ from rainbow.errors import InputError, RainbowError
 from rainbow.page.frame import guarded, looks, page, render, service, session, who
 from rainbow.page.views.jobs import drawn
 from rainbow.service.jobs import lifecycle
+from rainbow.service.placement import batch as placement
 from rainbow.service.placement import ledger
-from rainbow.service.placement import submit as placement
 from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import forecasts
 from rainbow.store import jobs as job_store

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NotFound
+from rainbow.outcome import after_commit
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.failover import (
@@ -62,7 +63,8 @@ def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> 
                 raise _in_use(name, len(left))
             if not left and clusters.get(connection, record.id):  # a step may have been first
                 _remove(service, connection, record)
-        service.compile(name)
+        with after_commit("compile"):
+            service.compile(name)
     service.tell(changed=True)
     return told if left else None
 
@@ -78,7 +80,8 @@ def _clear(service: Service, record: ClusterRecord, before: list[str], told: dic
         with service.changing:
             with service.store.write() as connection:
                 clusters.drain(connection, record.id, service.clock())
-            service.compile(record.name)  # nothing new comes meanwhile
+            with after_commit("compile"):
+                service.compile(record.name)  # nothing new comes meanwhile
 
     def clear(elsewhere: Elsewhere, job: JobRecord) -> None:
         if job.cluster_id != record.id or job.state not in LIVE:
@@ -100,7 +103,8 @@ def finish(service: Service, record: ClusterRecord) -> None:
             if jobs.live(connection, record.id) or clusters.get(connection, record.id) is None:
                 return
             _remove(service, connection, record)
-        service.compile(record.name)
+        with after_commit("compile"):
+            service.compile(record.name)
     service.tell(record.id, changed=True, agents=True)
 
 
@@ -171,7 +175,8 @@ def move_cluster(service: Service, who: Caller, name: str, verb: str) -> dict[st
                 _note_cluster(service, connection, who, record, at)
             else:
                 at = record.drained_at
-        service.compile(name)
+        with after_commit("compile"):
+            service.compile(name)
     service.state(Looks).pop(record.id, None)
     service.tell(record.id, changed=True)
     return {"name": name, "drained_at": at}

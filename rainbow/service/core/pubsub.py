@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 
+from rainbow.outcome import after_commit
+
 ALL = ""
 OFFERS = "offers:"  # before a cluster's id: its agents may have something to start, stop or hold
 MOST_WORKERS = 64  # that an agent waits for one by one
@@ -76,7 +78,8 @@ class PubSub:
         """Wake who waits for one of these topics (none: any), here and elsewhere; `changed`: graphs have."""
         self.hear(topics)
         if self.elsewhere is not None:
-            self.elsewhere(topics or (ALL,), changed)
+            with after_commit("tell elsewhere"):
+                self.elsewhere(topics or (ALL,), changed)
 
     def hear(self, topics: Iterable[str]) -> None:
         """Wake those who wait for one of these topics in this process; no topic, or ALL, is every one."""
@@ -88,7 +91,8 @@ class PubSub:
             heard = self._listeners if every else named | ({ALL} if others else set())
             woken = {wake for topic in heard for wake in self._listeners.get(topic, ())}
         for wake in woken:
-            wake()
+            with after_commit("wake"):  # who waits is told when all is stored: one that fails keeps no other waiting
+                wake()
 
     def _note(self, named: set[str], every: bool, any_other: bool) -> None:
         self._number += 1
@@ -136,7 +140,7 @@ class PubSub:
 
     @contextmanager
     def listening(self, topics: Iterable[str], wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake` at all news of these topics, in the thread that tells it; it must be quick and not fail."""
+        """Call `wake` at all news of these topics, in the thread that tells it; it must be quick."""
         heard = list(topics)
         with self._lock:
             for topic in heard:

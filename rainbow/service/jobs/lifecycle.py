@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, NotFound
 from rainbow.jobspec.batch import ids_text
 from rainbow.matching import stated_units
+from rainbow.outcome import after_commit
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.jobs.expectation import expectation
@@ -131,22 +132,23 @@ def show(
 
 
 def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """End a job: what has not started is canceled, what runs is ordered to stop.
+    """End a job: what has not started is canceled, what runs is ordered to stop. Said twice it is the same.
 
     Of a job with very many tasks each transaction ends a piece, and others write between them. What is left after
     CANCEL_SECONDS the cluster's steps end, as they do when a server is killed meanwhile; nothing of it starts.
     """
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
-        if record.state not in PENDING:
+        if record.state not in PENDING and record.state is not JobState.CANCELED:
             raise Conflict(f"job {job_id} already ended: {record.state}")
-        left = end(connection, job_id, service.clock())
+        left = record.state in PENDING and end(connection, job_id, service.clock())
     service.tell(record.cluster_id)
-    until = perf_counter() + CANCEL_SECONDS
-    while left and perf_counter() < until:
-        left = end_more(service, job_id, TURN)
-        sleep(TURN if left else 0)
-        service.tell(record.cluster_id)
+    with after_commit("end more"):  # it is canceled; the cluster's steps end what is left, too
+        until = perf_counter() + CANCEL_SECONDS
+        while left and perf_counter() < until:
+            left = end_more(service, job_id, TURN)
+            sleep(TURN if left else 0)
+            service.tell(record.cluster_id)
     return show(service, who, job_id)
 
 

@@ -1,4 +1,7 @@
-"""Many jobs in one request, each with its own answer: placed in order, or by a plan for all of them.
+"""Jobs in a request, one or many, each with its own answer: placed in order, or by a plan for all of them.
+
+What becomes of one job is no other's: a refusal, a database that is away, or a fault of Rainbow's own undoes the part
+of its job and is that job's answer. What fails after the commit is logged; the answers stay.
 
 A plan is made on a snapshot and holds nothing back: every job of it is then submitted by itself, at the cluster the
 plan names. Where other jobs have filled that cluster in between, the job is decided like any other.
@@ -13,22 +16,30 @@ from math import fsum
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import RainbowError, Refused
+import structlog
+
+from rainbow.errors import NONE, InternalError, RainbowError, Refused
+from rainbow.outcome import after_commit
 from rainbow.selection import reads
 from rainbow.selection.assignment import Assignment, BatchJob, Bound, assign
 from rainbow.selection.expression.scalar import summable
 from rainbow.selection.integer_program import solve
+from rainbow.service.core.counters import count, phase
+from rainbow.service.placement import refusal
 from rainbow.service.placement.candidates import candidate_ids, states_of, unattended
+from rainbow.service.placement.staged_tasks import discard
 from rainbow.service.placement.submission import Submission, find_open, selector_of
-from rainbow.service.placement.submit import submit_all
+from rainbow.service.placement.submit import SubmitTransaction, prepare
 
 if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
-    from rainbow.service.core.service import Service
+    from rainbow.service.core.service import CompiledClusters, Service
+    from rainbow.store.engine import WriteBatch
 
 
 _SOLVE = partial(solve, clock=monotonic)
 IDLE = "queue.idle_workers"
+log = structlog.get_logger("rainbow.submit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +122,7 @@ def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
             away = unattended(service, connection, found.match.ids)
         verdicts = [verdict for verdict in found.match.verdicts if verdict.cluster not in away]
         return BatchJob(found.request, verdicts, *selector_of(service, entry.asked), seed=at)
-    except RainbowError:
+    except Exception:  # its submit says what is wrong, and whose fault that is
         return None
 
 
@@ -153,3 +164,99 @@ def _cost(answer: Answer, variable: str) -> float:
         return 0.0
     placed = answer[0]
     return summable(placed["decision"]["selection"]["values"].get(placed["cluster"], {}).get(variable)) or 0.0
+
+
+# ── submits, with one wait for the disk ──
+
+
+ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
+Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
+
+
+def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
+    """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
+    [placed] = submit_all(service, [(who, asked)])
+    if isinstance(placed, RainbowError):
+        raise placed
+    return placed
+
+
+def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> list[Placed]:
+    """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
+    matched = service.catalogue
+    answers = _attempt(service, dict(enumerate(many)))
+    for _ in range(ATTEMPTS - 1):
+        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, refusal.Outdated)}
+        if not outdated or not _compiled(service, set(outdated.values())):
+            break
+        answers |= _attempt(service, {k: many[k] for k in outdated})
+    refused = {k: many[k] for k, found in answers.items() if isinstance(found, Refused)}
+    if refused and _is_outdated(service, matched):  # what was matched has been replaced by another process
+        answers |= _attempt(service, refused)
+    for found in answers.values():
+        with after_commit("count"):
+            count("rainbow_submits", _told_of(found))
+    return [answers[k] for k in range(len(many))]
+
+
+def _compiled(service: Service, names: set[str]) -> bool:
+    """Compile clusters again; False if the store is away."""
+    try:
+        for name in sorted(names):
+            service.compile(name)
+    except RainbowError:
+        return False
+    return True
+
+
+def _is_outdated(service: Service, matched: CompiledClusters) -> bool:
+    try:
+        return service.catch_up(matched)
+    except RainbowError:  # the store is away: the answers that there are stay
+        return False
+
+
+def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) -> dict[int, Placed]:
+    """Match each, then place all that matched in one transaction's wait; a fault in one is the answer of that one."""
+    answers: dict[int, Placed] = {}
+    prepared: dict[int, SubmitTransaction] = {}
+    for k, (who, asked) in many.items():
+        try:
+            prepared[k] = prepare(service, who, asked)
+            prepared[k].prestore()
+        except Exception as fault:
+            answers[k] = as_answer(fault)
+    with phase("store"):
+        whole = not all(each.is_of_one_cluster for each in prepared.values())
+        works = service.store.all_in_order([each.write for each in prepared.values()], beside=not whole)
+    for k, work in zip(prepared, works, strict=True):
+        answers[k] = _outcome(prepared[k], work)
+        if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before
+            with after_commit("discard"):
+                discard(service, stored.job)
+    if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
+        with after_commit("tell"):
+            service.tell(*told)  # a step offers what it starts
+    return answers
+
+
+def _told_of(found: Placed) -> str:
+    """Return what the metrics call an outcome."""
+    if isinstance(found, RainbowError):
+        return found.code
+    return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
+
+
+def _outcome(placement: SubmitTransaction, work: WriteBatch[tuple[dict[str, Any], bool]]) -> Placed:
+    if work.fault is None and work.result is not None:
+        return work.result
+    placement.cluster_id = None
+    return as_answer(work.fault or AssertionError("a part has a result or a fault"))
+
+
+def as_answer(fault: BaseException) -> RainbowError:
+    """Return a fault as a job's answer; one of Rainbow's own has undone this job's part, and no other."""
+    if isinstance(fault, RainbowError):
+        return fault
+    log.error("submit-failed", fault=repr(fault), exc_info=fault)
+    return InternalError(outcome=NONE)

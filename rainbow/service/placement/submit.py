@@ -1,14 +1,14 @@
-"""Submit jobs: select a cluster of those that fit, and write job, tasks and decision in one transaction."""
+"""Submit a job: select a cluster of those that fit, and write job, tasks and decision in one transaction."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import JobspecError, LimitError, NoClusterNow, RainbowError, Refused, TooMany, Unavailable
+from rainbow.errors import JobspecError, LimitError, NoClusterNow, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
 from rainbow.jobspec.validation import keeping
 from rainbow.matching import candidates_without
@@ -17,7 +17,7 @@ from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
 from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
-from rainbow.service.core.counters import count, phase
+from rainbow.service.core.counters import phase
 from rainbow.service.core.limits import admit, limits_of
 from rainbow.service.jobs.dependencies import (
     check_dependencies,
@@ -32,7 +32,7 @@ from rainbow.service.placement import candidates, ledger, refusal
 from rainbow.service.placement.arrival import Arrival, Arriving, arriving
 from rainbow.service.placement.candidates import WAIT, DigestedText, StatesRead, read_states
 from rainbow.service.placement.match_cache import Match
-from rainbow.service.placement.staged_tasks import LARGE, Staged, discard, stage
+from rainbow.service.placement.staged_tasks import LARGE, Staged, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
-    from rainbow.store.engine import WriteBatch
 
 
 LONGEST_NAME = 100  # characters of a name that nobody gave
@@ -398,75 +397,6 @@ def new_id() -> str:
 
 def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
     return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
-
-
-ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
-Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
-
-
-def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
-    """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
-    [placed] = submit_all(service, [(who, asked)])
-    if isinstance(placed, RainbowError):
-        raise placed
-    return placed
-
-
-def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> list[Placed]:
-    """Place several jobs, each or not, in order; what became of each. One wait for the disk for all of them."""
-    matched = service.catalogue
-    answers = _attempt(service, dict(enumerate(many)))
-    for _ in range(ATTEMPTS - 1):
-        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, refusal.Outdated)}
-        if not outdated:
-            break
-        for cluster in sorted(set(outdated.values())):
-            service.compile(cluster)
-        answers |= _attempt(service, {k: many[k] for k in outdated})
-    refused = {k: many[k] for k, found in answers.items() if isinstance(found, Refused)}
-    if refused and service.catch_up(matched):  # what was matched has been replaced by another process
-        answers |= _attempt(service, refused)
-    for found in answers.values():
-        count("rainbow_submits", _told_of(found))
-    return [answers[k] for k in range(len(many))]
-
-
-def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) -> dict[int, Placed]:
-    """Match each, then place all that matched in one transaction's wait."""
-    answers: dict[int, Placed] = {}
-    prepared: dict[int, SubmitTransaction] = {}
-    for k, (who, asked) in many.items():
-        try:
-            prepared[k] = prepare(service, who, asked)
-            prepared[k].prestore()
-        except RainbowError as fault:
-            answers[k] = fault
-    with phase("store"):
-        whole = not all(each.is_of_one_cluster for each in prepared.values())
-        works = service.store.all_in_order([each.write for each in prepared.values()], beside=not whole)
-    for k, work in zip(prepared, works, strict=True):
-        answers[k] = _outcome(prepared[k], work)
-        if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before
-            discard(service, stored.job)
-    if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
-        service.tell(*told)  # a step offers what it starts
-    return answers
-
-
-def _told_of(found: Placed) -> str:
-    """Return what the metrics call an outcome."""
-    if isinstance(found, RainbowError):
-        return found.code
-    return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
-
-
-def _outcome(placement: SubmitTransaction, work: WriteBatch[tuple[dict[str, Any], bool]]) -> Placed:
-    if work.fault is None and work.result is not None:
-        return work.result
-    placement.cluster_id = None
-    if isinstance(work.fault, RainbowError):
-        return work.fault
-    raise work.fault or AssertionError("a part has a result or a fault")
 
 
 def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransaction:

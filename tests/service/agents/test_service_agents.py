@@ -226,8 +226,8 @@ def test_restart_gives_leases_anew_and_runs_nothing_twice(oak: Cluster, database
 
 def test_cancel_of_a_waiting_job_ends_it_at_once(oak: Cluster) -> None:
     job = submit(oak)
-    assert oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)["state"] == "CANCELED"
-    oak.api.problem(409, "conflict", "DELETE", f"/v1/jobs/{job}", None, oak.token)
+    for _ in range(2):  # said twice it is the same
+        assert oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)["state"] == "CANCELED"
 
 
 def test_cancel_of_a_running_job_waits_for_its_agent(oak: Cluster) -> None:

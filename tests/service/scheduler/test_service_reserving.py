@@ -170,8 +170,8 @@ def test_tokens_reserve_for_their_requestors_and_see_what_is_theirs(api, oak, cl
     api.problem(404, "not-found", "DELETE", f"{path}/{mine['id']}", None, other)
     api.problem(403, "forbidden", "DELETE", f"{path}/{shared['id']}", None, other)
     assert api.good("GET", f"{path}/{shared['id']}", None, other)["state"] == "coming"
-    assert api.call("DELETE", f"{path}/{mine['id']}", None, token).status_code == 204
-    api.problem(409, "conflict", "DELETE", f"{path}/{mine['id']}", None, token)
+    for _ in range(2):  # said twice it is the same
+        assert api.call("DELETE", f"{path}/{mine['id']}", None, token).status_code == 204
     assert seen(token) == [shared["id"]]
     over = api.good("GET", f"{path}?over=true", None, token)["reservations"]
     assert {(one["id"], one["state"]) for one in over} == {(mine["id"], "over"), (shared["id"], "coming")}
@@ -186,6 +186,7 @@ def test_deleted_or_over_its_jobs_end_with_it_and_its_space_is_free(api, oak, cl
     assert [offer["job"] for offer in offers] == [forever]
     assert show(api, oak, late)["wait"]["reason"] == "never"
     clock.now += 51
+    api.problem(409, "conflict", "DELETE", f"/v1/clusters/oak/reservations/{made['id']}", None, oak.token)
     oak.say("heartbeat")
     step(service, "oak")
     assert [one["id"] for one in oak.say("heartbeat")["stop"]] == [offers[0]["id"]]
