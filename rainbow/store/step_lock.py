@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from rainbow.outcome import note_stored
 from rainbow.store import postgresql
 from rainbow.store.sqlite import make_private
 
@@ -46,6 +47,7 @@ class Turn:
             connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{postgresql.IDLE}s'")
             with self._store.turn(connection, beside=beside):
                 yield connection
+            note_stored()
 
 
 class StepLocks:
