@@ -32,8 +32,8 @@ from rainbow.scheduling import (
     Wait,
     check_plan,
     diagram,
+    planner,
     policies,
-    ruled,
     slots_of,
     traits_of,
 )
@@ -181,7 +181,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
         return False
-    plan = ruled(policies.get(seen.record.policy), seen.view)  # 4
+    plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
@@ -234,7 +234,7 @@ def plan_only(
             return None
         try:
             with supposed(seen, given or {}) as view:
-                plan = ruled(policies.get(seen.record.policy), view)
+                plan = planner.plan(policies.get(seen.record.policy), view, seen.rules)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
         except (PolicyError, ValueRefused) as fault:
             refusal = fault  # raised where the mirror is let go, which is not in doubt because of it
@@ -247,7 +247,7 @@ def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
         seen = take_snapshot(service, mirror)
         if seen is None or job not in mirror.census.jobs:
             return None
-        plan = ruled(policies.get(seen.record.policy), seen.view)
+        plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)
         named = next((wait for wait in plan.waits if wait.job == job), None)
         if named or plan.rest is None:
             return named
@@ -287,11 +287,10 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
 
 def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
     """Return a plan without what passes a limit over all clusters by what has started elsewhere since the view."""
-    rules = seen.view.rules
+    rules = seen.rules
     if rules is None or not rules.has_shared_limits or not any(isinstance(order, Start) for order in plan.orders):
         return plan
-    view = replace(seen.view, rules=with_elsewhere(connection, seen.mirror.entry, rules))
-    return within(view, plan)
+    return within(seen.view, plan, with_elsewhere(connection, seen.mirror.entry, rules))
 
 
 def _canceled(plan: Plan) -> dict[str, str]:
