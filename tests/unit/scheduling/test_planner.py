@@ -17,7 +17,7 @@ from rainbow.forecast import Bounds, Length, forecast
 from rainbow.matching import Take
 from rainbow.scheduling import LoadBased, Priority, Stop, planner
 from rainbow.scheduling.qos import Limit, Qos, Rules
-from tests.support.dispatching import Job, job_view, make_view, run_view
+from tests.support.policies.dispatching import Job, job_view, make_view, run_view
 
 POLICIES = [Priority(), LoadBased()]
 ONE_CORE = Rules("oak", {}, {"bio": (("bio", {"running_cores": 1}),)})
