@@ -12,6 +12,7 @@ from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
 from rainbow.matching.equivalence.count_scalar import ClassCounts
 from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLimit
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
+from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Why
 from rainbow.matching.search.reasons import (
     of_variants,
@@ -23,6 +24,7 @@ from rainbow.matching.search.reasons import (
 from rainbow.matching.search.solution import (
     MOST_LOOKED_AT,
     Standing,
+    at_most,
     closed_form,
     named_totals,
     search_or_pack,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.query import Query
     from rainbow.matching.equivalence.subtree_classes import SubtreeClass
     from rainbow.matching.model.verdict import Take
-    from rainbow.matching.search.solution import TakenPart
+    from rainbow.matching.search.rows import Row
 
 
 def totals_standing(form: Standing, rooted: ClusterClass) -> dict[str, int] | None:
@@ -64,7 +66,7 @@ class Solution(NamedTuple):
     """A copy of the job on a reduced layout, and what it is made of."""
 
     take: Take
-    pieces: list[TakenPart]
+    rows: tuple[Row, ...]
     reduced: Reduced
     taken: Trail
 
@@ -162,9 +164,9 @@ class Attempt:
         if isinstance(form, Standing):
             runs = capacities(form, self.tallied().tally())
             if runs is not None:
-                return successive(runs, form.units), True
+                return at_most(successive(runs, form.units))
         elif form is not None:
-            return self.tallied().units(form) // form.count.min, True
+            return at_most(self.tallied().units(form) // form.count.min)
         return self._taken_copies(meter)
 
     def _form(self) -> Resource | Standing | None:
@@ -184,7 +186,7 @@ class Attempt:
             return 1, False
         if isinstance(found, Reason):
             return 1, False
-        return taken_copies(self.resources, found.reduced, found.taken, found.pieces, meter)
+        return taken_copies(self.resources, found.reduced, found.taken, found.rows, meter)
 
 
 MOST_TRIES = 3  # a busy machine may cut one short; what is hard is not worked out at every look
@@ -204,7 +206,7 @@ class ClassSolver:
         self._later = later
         self._tries = 0
         self._answer: Answer | None = None
-        variants = question.request.variants
+        variants = variants_on(question.request, rooted.pools)
         for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
             self.trials.append(Attempt(question, rooted, resources, part, fits))
             if self.trials[-1].refusal is None:
@@ -235,7 +237,7 @@ class ClassSolver:
 
     def take(self, cluster: Cluster) -> Take | None:
         """Return what one copy would hold of one cluster with the root."""
-        return self.trials[-1].place().inside(cluster) if self.matched else None
+        return self.trials[-1].place().inside(cluster, len(self.trials) - 1) if self.matched else None
 
 
 Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)

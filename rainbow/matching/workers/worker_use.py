@@ -22,8 +22,10 @@ from rainbow.matching.equivalence.reduced_layout import Reduced
 from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
-from rainbow.matching.model.verdict import Reason, Take
-from rainbow.matching.search.solution import by_slot, search, summed
+from rainbow.matching.model.measured import variants_on
+from rainbow.matching.model.verdict import CertificateRow, Reason, Take
+from rainbow.matching.search.rows import by_slot, held_by
+from rainbow.matching.search.solution import search
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import UpperBound
 
@@ -45,7 +47,7 @@ def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str
     if not by_kinds or question.names_workers:
         return _walked(request, cluster)
     open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
-    wanted = [part for resource in request.resources for part in resource.walk()]
+    wanted = [part for tree in variants_on(request, workers.rooted.pools)[0] for part in tree.walk()]
     hosts = {
         stand.kind.number
         for stand in open_ones
@@ -61,7 +63,7 @@ def _walked(request: Request, cluster: Cluster) -> frozenset[str]:
     out = set(barred(request.constraint, laid_out))
     bound = UpperBound(laid_out, Trail(laid_out, out))
     one_of_each = {kinds[laid_out.worker_names[i]]: i for i in reversed(laid_out.workers) if i not in out}
-    wanted = [part for resource in request.resources for part in resource.walk()]
+    wanted = [part for tree in variants_on(request, laid_out.pools)[0] for part in tree.walk()]
     hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in wanted)}
     return frozenset(hosts or one_of_each)
 
@@ -343,9 +345,9 @@ class WorkerUse:
         found = search((resource,), self.layout, self.taken(state))
         if isinstance(found, Reason):
             return None
-        take, pieces = found
-        slots = [(slot[0], self.part(held)) for slot, held in sorted(by_slot(pieces).items())]
-        return (slots[0][1] if len(slots) == 1 else self.part(summed(pieces))), take, tuple(slots)
+        take, rows = found
+        slots = [(label, self.part(held)) for label, held in by_slot(rows)]
+        return (slots[0][1] if len(slots) == 1 else self.part(held_by(rows))), take, tuple(slots)
 
     def most(self, resource: Resource, state: UseState, enough: int) -> int:
         """Bound how many units of a request a worker in some state gives."""
@@ -366,7 +368,10 @@ class WorkerUse:
         amount = self.layout.amount(0)
         part, label = self.part({(0, True): amount}), resource.label if resource.is_slot else ""
         held = {self.layout.worker_names[0]: dict(self.capacity)}
-        return part, Take(((label, held),), {self.layout.vertex(0): amount}), ((label, part),)
+        rows = [CertificateRow(resource.place, -1, "at", None, 0)] if resource.is_slot else []
+        inner = resource.children[0] if resource.is_slot else resource
+        rows.append(CertificateRow(inner.place, len(rows) - 1, "all", self.layout.vertex(0), amount))
+        return part, Take(((label, held),), {self.layout.vertex(0): amount}, tuple(rows)), ((label, part),)
 
     def taken(self, state: UseState) -> Trail:
         """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
@@ -456,11 +461,13 @@ class Workers:
     def say(self, per_slot: int, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
         vertices: dict[str, int] = {}
+        rows: list[CertificateRow] = []
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
         merged: dict[int, dict[str, Mapping[str, int]]] = {}
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
             if by_vertex:
+                self._add_rows(rows, worker, take.rows, bool(per_slot and place % per_slot))
                 vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 shared = not label or (per_slot and not number)
@@ -472,7 +479,16 @@ class Workers:
                     if shared:
                         merged[key] = into
                 into.update((name, amounts) for amounts in held.values())
-        return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices)
+        return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices, tuple(rows))
+
+    def _add_rows(self, rows: list[CertificateRow], worker: int, more: Sequence[CertificateRow], joins: bool) -> None:
+        """Add the rows of one worker; those of one that `joins` a slot lie below the slot's row that is there."""
+        first = len(rows) - joins
+        slot = next((n for n in range(len(rows) - 1, -1, -1) if rows[n].up < 0), 0) if joins else 0
+        for row in more[joins:]:
+            up = row.up if row.up < 0 else slot if joins and not row.up else first + row.up
+            at = self._vertex(worker, int(row.vertex)) if row.vertex else row.vertex
+            rows.append(row._replace(up=up, vertex=at))
 
     def _vertex(self, worker: int, i: int) -> str:
         """The id of the vertex at a position within a worker."""
