@@ -98,8 +98,8 @@ class PlainBackend:
     ) -> Verdict | Reason:
         try:
             reason = quick_check(resources, laid_out.by_type, laid_out)
-            if reason:
-                return reason
+            if reason:  # told in the units that were asked for
+                return quick_check(request.variants[variant], laid_out.by_type, laid_out) or reason
             apart = bound_is_exact(resources, laid_out, meter)
             meter = meter.timed if apart else meter
             taken = Trail(laid_out, barred(request.constraint, laid_out, meter))

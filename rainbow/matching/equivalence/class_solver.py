@@ -81,10 +81,12 @@ class Attempt:
         self,
         question: Query,
         rooted: ClusterClass,
-        resources: tuple[Resource, ...],
+        variant: int,
         meter: Meter,
         fits: bool = False,
     ) -> None:
+        resources = variants_on(question.request, rooted.pools)[variant]
+        self.written = question.request.variants[variant]
         self.question = question
         self.rooted = rooted
         self.resources = resources
@@ -107,6 +109,8 @@ class Attempt:
 
     def _refusal(self, meter: Meter) -> Refusal | None:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)
+        if reason is not None:  # told in the units that were asked for
+            reason = quick_check(self.written, self.rooted.totals, self.rooted) or reason
         if reason is None:
             self.question.judge(self.rooted, meter.timed)
             if not self._is_enough(meter.timed):
@@ -206,9 +210,8 @@ class ClassSolver:
         self._later = later
         self._tries = 0
         self._answer: Answer | None = None
-        variants = variants_on(question.request, rooted.pools)
-        for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
-            self.trials.append(Attempt(question, rooted, resources, part, fits))
+        for variant, part in enumerate(meter.divided(len(question.request.variants))):
+            self.trials.append(Attempt(question, rooted, variant, part, fits))
             if self.trials[-1].refusal is None:
                 break
         fitting = self.trials[-1].refusal is None

@@ -10,13 +10,14 @@ Everything else that is said of a take is read off its rows: placements, totals,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.matching.model.layout import OUTSIDE, Layout
 from rainbow.matching.model.verdict import CertificateRow, Take
 
 if TYPE_CHECKING:
+    from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool
     from rainbow.matching.search.depth_first import Chosen, Promised, Search, Standing
 
@@ -285,3 +286,21 @@ def _add(slots: dict[int, dict[str, dict[str, int]]], slot: int, layout: Layout,
 
 def _positive(held: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     return {worker: {kind: n for kind, n in amounts.items() if n} for worker, amounts in held.items()}
+
+
+def whole_rows(request: Resource, vertex: str, amount: int) -> tuple[CertificateRow, ...]:
+    """Write the rows of a vertex that is taken whole, by a slot or without one."""
+    slot = (CertificateRow(request.place, -1, "at", None, 0),) if request.is_slot else ()
+    inner = request.children[0] if request.is_slot else request
+    return (*slot, CertificateRow(inner.place, len(slot) - 1, "all", vertex, amount))
+
+
+def add_rows(
+    rows: list[CertificateRow], more: Sequence[CertificateRow], joins: bool, name: Callable[[int], str]
+) -> None:
+    """Add the rows of one worker, whose vertices are numbers; if it `joins` a slot, below the slot that is there."""
+    first = len(rows) - joins
+    slot = next((n for n in range(len(rows) - 1, -1, -1) if rows[n].up < 0), 0) if joins else 0
+    for row in more[joins:]:
+        up = row.up if row.up < 0 else slot if joins and not row.up else first + row.up
+        rows.append(row._replace(up=up, vertex=name(int(row.vertex)) if row.vertex else row.vertex))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,8 +24,8 @@ from rainbow.matching.equivalence.subtree_classes import classify, nameless, roo
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.measured import variants_on
-from rainbow.matching.model.verdict import CertificateRow, Reason, Take
-from rainbow.matching.search.rows import by_slot, held_by
+from rainbow.matching.model.verdict import Reason, Take
+from rainbow.matching.search.rows import add_rows, by_slot, held_by, whole_rows
 from rainbow.matching.search.solution import search
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import UpperBound
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.subtree_classes import ClassRun, SubtreeClass
     from rainbow.matching.model.layout import Layout, Pool
+    from rainbow.matching.model.verdict import CertificateRow
 
 
 def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:
@@ -368,10 +370,8 @@ class WorkerUse:
         amount = self.layout.amount(0)
         part, label = self.part({(0, True): amount}), resource.label if resource.is_slot else ""
         held = {self.layout.worker_names[0]: dict(self.capacity)}
-        rows = [CertificateRow(resource.place, -1, "at", None, 0)] if resource.is_slot else []
-        inner = resource.children[0] if resource.is_slot else resource
-        rows.append(CertificateRow(inner.place, len(rows) - 1, "all", self.layout.vertex(0), amount))
-        return part, Take(((label, held),), {self.layout.vertex(0): amount}, tuple(rows)), ((label, part),)
+        rows = whole_rows(resource, self.layout.vertex(0), amount)
+        return part, Take(((label, held),), {self.layout.vertex(0): amount}, rows), ((label, part),)
 
     def taken(self, state: UseState) -> Trail:
         """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
@@ -467,7 +467,7 @@ class Workers:
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
             if by_vertex:
-                self._add_rows(rows, worker, take.rows, bool(per_slot and place % per_slot))
+                add_rows(rows, take.rows, bool(per_slot and place % per_slot), partial(self._vertex, worker))
                 vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 shared = not label or (per_slot and not number)
@@ -480,15 +480,6 @@ class Workers:
                         merged[key] = into
                 into.update((name, amounts) for amounts in held.values())
         return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices, tuple(rows))
-
-    def _add_rows(self, rows: list[CertificateRow], worker: int, more: Sequence[CertificateRow], joins: bool) -> None:
-        """Add the rows of one worker; those of one that `joins` a slot lie below the slot's row that is there."""
-        first = len(rows) - joins
-        slot = next((n for n in range(len(rows) - 1, -1, -1) if rows[n].up < 0), 0) if joins else 0
-        for row in more[joins:]:
-            up = row.up if row.up < 0 else slot if joins and not row.up else first + row.up
-            at = self._vertex(worker, int(row.vertex)) if row.vertex else row.vertex
-            rows.append(row._replace(up=up, vertex=at))
 
     def _vertex(self, worker: int, i: int) -> str:
         """The id of the vertex at a position within a worker."""
