@@ -85,7 +85,7 @@ def contended(demand: Goal, rest: Any, layout: Layout) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """`copies` of one request that stand alike below others: slots, or one vertex that is stood on."""
+    """`copies` of one request that are alike below others: slots, or one vertex in use."""
 
     request: Resource
     above: Owner
@@ -93,7 +93,7 @@ class Standing:
 
 
 class Owner(NamedTuple):
-    """Number first..first+copies-1 of what stands above a demand; `standing` None is the job itself."""
+    """Number first..first+copies-1 of what a demand is below; `standing` None is the job itself."""
 
     standing: Standing | None
     first: int

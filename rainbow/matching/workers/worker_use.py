@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rainbow.cache import cached_property
-from rainbow.jobspec.quantities import base_unit
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
@@ -110,30 +109,6 @@ def cluster_totals(cluster: Cluster) -> dict[str, int]:
     root = cluster_class_of(cluster, root_of(cluster))
     totals = root.totals if cluster.levels == "strict" else root.amounts
     return dict(sorted(totals.items()))
-
-
-class Measure(NamedTuple):
-    """How amounts of a type are counted: in whole numbers of `unit`; one unit of the graph is `factor` of them."""
-
-    unit: str
-    factor: int
-
-
-def measures(cluster: Cluster) -> dict[str, Measure]:
-    """{type: how its amounts are counted}, of the types whose vertices have a unit.
-
-    Of vertices in several units of one quantity, the largest is the graph's. Under strict levels units are not read:
-    amounts are in the graph's own.
-    """
-    if cluster.levels == "strict":
-        return {}
-    pools = cluster_class_of(cluster, root_of(cluster)).pools
-    return {type_: Measure(base_unit(measured), largest) for (type_, measured), largest in pools.items() if measured}
-
-
-def stated_units(cluster: Cluster) -> dict[str, str]:
-    """{type: the base unit that amounts are shown in}, of the types whose vertices have a unit."""
-    return {type_: measure.unit for type_, measure in measures(cluster).items()}
 
 
 def _could_host(part: Resource, i: int, laid_out: Layout, bound: UpperBound) -> bool:
