@@ -20,8 +20,8 @@ from rainbow.matching.equivalence.count_arrays import OPEN, Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.query import NamedHosts, Query, names_in
 from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import Take, Verdict
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.search.reasons import quick_check, undecided

@@ -14,10 +14,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rainbow.matching.fluxion import verdicts
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import Layout, layout
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Reason, Take, Verdict, Why
 from rainbow.matching.search.reasons import of_variants, quick_check, shortfall, undecided
 from rainbow.matching.search.solution import copies_of, search, totals_of, units_of

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
 from rainbow.matching.equivalence.count_scalar import ClassCounts
 from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLimit
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Why
 from rainbow.matching.search.reasons import (
     of_variants,

@@ -21,8 +21,8 @@ from rainbow.cache import LazyModule, LruCache, Overlay, cached_property
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Budget, Meter, OutOfBudgetError
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.search.upper_bound import bound_is_exact, may_take_whole
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class Chosen:
     demand: Goal
     position: int
     whole: bool
-    standing: Standing | None = None  # what is chosen for a request with children, or is a slot's place
+    tier: RequestCopies | None = None  # what is chosen for a request with children, or is a slot's place
 
 
 def before(demand: Goal, rest: Any, layout: Layout) -> GoalStack:
@@ -84,7 +84,7 @@ def contended(demand: Goal, rest: Any, layout: Layout) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class RequestCopies:
     """`copies` of one request that are alike below others: slots, or one vertex in use."""
 
     request: Resource
@@ -93,14 +93,14 @@ class Standing:
 
 
 class Owner(NamedTuple):
-    """Number first..first+copies-1 of what a demand is below; `standing` None is the job itself."""
+    """Number first..first+copies-1 of what a demand is below; `tier` None is the job itself."""
 
-    standing: Standing | None
+    tier: RequestCopies | None
     first: int
     copies: int
 
     def of(self, number: int, copies: int) -> int:
-        """Return which of these owns number `number` of so many copies that are shared out among them."""
+        """Return which of these owns number `number` of the copies that they share."""
         return self.first + min(number * self.copies // copies, self.copies - 1)
 
 
@@ -169,7 +169,7 @@ class Search:
         self.plan = plan or {}
         self.promised: list[Promised] = []
         self.chosen: list[Chosen] = []
-        self.slots: list[Standing] = []
+        self.slots: list[RequestCopies] = []
 
     def meet(self, resources: tuple[Resource, ...], done: Callable[[], bool]) -> bool:
         """Meet all of `resources` at once so that `done` agrees; OutOfBudgetError if that takes too long."""
@@ -212,9 +212,9 @@ class Search:
         for r in siblings:
             self.meter.step()
             if r.is_slot:
-                standing = Standing(r, owner, r.count.min * owner.copies)
-                self.slots.append(standing)
-                slots = Owner(standing, 0, standing.copies)
+                tier = RequestCopies(r, owner, r.count.min * owner.copies)
+                self.slots.append(tier)
+                slots = Owner(tier, 0, tier.copies)
                 divided = self.bound.divided(r, scope, first > scope)
                 yield from self._demands(divided.spread, scope, first, slots, outside)
                 if divided.has_place:
@@ -289,10 +289,10 @@ class Search:
             if demand.request.exclusive and not (self.taken.take_whole(i) and (i or not rest)):
                 return STUCK  # what has the root alone leaves nothing to its siblings
             self.taken.hold(i)
-            above = Owner(demand.owner.standing, demand.owner.first + (demand.done + k) // demand.each, 1)
-            standing = Standing(demand.request, above, 1)
-            self.chosen.append(Chosen(replace(demand, owner=above), i, demand.request.exclusive, standing))
-            owner = Owner(standing, 0, 1)
+            above = Owner(demand.owner.tier, demand.owner.first + (demand.done + k) // demand.each, 1)
+            tier = RequestCopies(demand.request, above, 1)
+            self.chosen.append(Chosen(replace(demand, owner=above), i, demand.request.exclusive, tier))
+            owner = Owner(tier, 0, 1)
             rest = self._post(demand.request.children, i, i + 1, owner, demand.outside, rest)
             if rest is STUCK:
                 return STUCK
@@ -353,7 +353,7 @@ class Search:
         left = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
         at = OUTSIDE if outside else place
-        self.chosen.append(Chosen(replace(demand, owner=owner), at, False, owner.standing))
+        self.chosen.append(Chosen(replace(demand, owner=owner), at, False, owner.tier))
         if demand.request.children and not outside and place:
             self.taken.touch(self.layout.parents[place])  # what contains the place cannot be taken whole any more
         return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))

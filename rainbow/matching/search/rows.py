@@ -19,7 +19,7 @@ from rainbow.matching.model.verdict import CertificateRow, Take
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool
-    from rainbow.matching.search.depth_first import Chosen, Promised, Search, Standing
+    from rainbow.matching.search.depth_first import Chosen, Promised, RequestCopies, Search
 
 
 CLUSTER = ""  # the "worker" of what lies outside every worker
@@ -63,8 +63,8 @@ def rows_of(search: Search) -> tuple[Row, ...] | None:
     return tuple(_numbered(below)) if _add_promised(search, below) else None
 
 
-def _above(standing: Standing | None, number: int) -> Any:
-    return None if standing is None else (id(standing), number)
+def _above(tier: RequestCopies | None, number: int) -> Any:
+    return None if tier is None else (tier, number)
 
 
 def _add_slots(search: Search, below: dict[Any, list[Entry]]) -> None:
@@ -73,13 +73,13 @@ def _add_slots(search: Search, below: dict[Any, list[Entry]]) -> None:
         if chosen.demand.request.is_slot:
             first = chosen.demand.owner.first
             for number in range(first, first + chosen.demand.owner.copies):
-                places[id(chosen.standing), number] = chosen.position
-    for standing in search.slots:
-        r, owner = standing.request, standing.above
+                places[chosen.tier, number] = chosen.position
+    for tier in search.slots:
+        r, owner = tier.request, tier.above
         starts = not r.children or any(not child.is_slot for child in r.children)
-        for number in range(standing.copies if standing.copies <= MOST_ROWS else 0):
-            key = (id(standing), number)
-            above = _above(owner.standing, owner.of(number, standing.copies))
+        for number in range(tier.copies if tier.copies <= MOST_ROWS else 0):
+            key = (tier, number)
+            above = _above(owner.tier, owner.of(number, tier.copies))
             row = Entry(r.place, number, "at", places.get(key), 0, False, key, r.label if starts else None)
             below.setdefault(above, []).append(row)
 
@@ -90,14 +90,14 @@ def _add_chosen(search: Search, below: dict[Any, list[Entry]]) -> None:
         demand, i = chosen.demand, chosen.position
         if demand.request.is_slot:
             continue
-        above = _above(demand.owner.standing, demand.owner.first)
-        if chosen.standing is not None:
+        above = _above(demand.owner.tier, demand.owner.first)
+        if chosen.tier is not None:
             size = search.layout.amount(i) if chosen.whole else 0
-            row = Entry(demand.request.place, i, "on", i, size, chosen.whole, (id(chosen.standing), 0), None)
+            row = Entry(demand.request.place, i, "on", i, size, chosen.whole, (chosen.tier, 0), None)
             below.setdefault(above, []).append(row)
         else:
             copy = min(demand.done // demand.each, demand.owner.copies - 1)
-            above = _above(demand.owner.standing, demand.owner.first + copy)
+            above = _above(demand.owner.tier, demand.owner.first + copy)
             wholes.setdefault((above, demand.request.place), []).append(chosen)
     for (above, place), taken in wholes.items():
         for i in _needed(taken, search):
@@ -136,7 +136,7 @@ def _add_promised(search: Search, below: dict[Any, list[Entry]]) -> bool:
             while amount:
                 copy = min(at // each, owner.copies - 1)
                 part = amount if copy == owner.copies - 1 else min(amount, each - at % each)
-                key = (_above(owner.standing, owner.first + copy), demand.request.place, i)
+                key = (_above(owner.tier, owner.first + copy), demand.request.place, i)
                 amounts[key] = amounts.get(key, 0) + part
                 at += part
                 amount -= part

@@ -22,10 +22,10 @@ from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
 from rainbow.matching.fluxion.traversal import Traversal, exclusive
 from rainbow.matching.fluxion.traversal import TraversalState as Charged
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import CertificateRow, Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.reasons import quick_check

@@ -20,9 +20,9 @@ from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
 from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
-from rainbow.matching.model.measured import variants_on
 from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.rows import add_rows, by_slot, held_by, whole_rows
 from rainbow.matching.search.solution import search

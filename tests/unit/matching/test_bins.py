@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import Occupancy
+from rainbow.matching.model.base_units import in_base_units
 from rainbow.matching.model.budget import Meter
 from rainbow.matching.model.layout import layout
-from rainbow.matching.model.measured import measured
 from rainbow.matching.search import bins, solution
 from rainbow.matching.search.bins import DoesNotPackError, pack
 from rainbow.matching.search.trail import Trail
@@ -55,7 +55,7 @@ def packs(shapes: list[Shape], nodes: list[tuple[int, int]]) -> bool:
 def packed(shapes: list[Shape], nodes: list[tuple[int, int]]) -> Any:
     cluster = hard_cluster([{"core": cores, "memory": memory} for cores, memory in nodes])
     laid_out = layout(cluster)
-    resources = measured(slots(shapes).resources, laid_out.pools)
+    resources = in_base_units(slots(shapes).resources, laid_out.pools)
     try:
         plan = pack(resources, laid_out, Trail(laid_out), Meter(steps=10**6))
     except DoesNotPackError:

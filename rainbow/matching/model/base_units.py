@@ -29,21 +29,21 @@ def variants_on(request: Request, pools: Pools) -> Variants:
     """
     found: Variants | None = request.memo.get(pools.scales)
     if found is None:
-        found = tuple(measured(resources, pools) for resources in request.variants)
+        found = tuple(in_base_units(resources, pools) for resources in request.variants)
         request.memo[pools.scales] = found
     return found
 
 
-def measured(resources: tuple[Resource, ...], pools: Pools) -> tuple[Resource, ...]:
+def in_base_units(resources: tuple[Resource, ...], pools: Pools) -> tuple[Resource, ...]:
     """Number the requests of one variant, and count amounts in base units."""
     places = count()
-    return tuple(_measured(resource, pools, places) for resource in resources)
+    return tuple(_converted(resource, pools, places) for resource in resources)
 
 
-def _measured(r: Resource, pools: Pools, places: Iterator[int]) -> Resource:
+def _converted(r: Resource, pools: Pools, places: Iterator[int]) -> Resource:
     place = next(places)
     if r.is_slot or r.children:
-        return replace(r, place=place, children=tuple(_measured(child, pools, places) for child in r.children))
+        return replace(r, place=place, children=tuple(_converted(child, pools, places) for child in r.children))
     of_type = pools.by_type.get(r.type, [])
     asked, factor = quantity(r.unit)
     if not r.unit and len(of_type) == 1:
