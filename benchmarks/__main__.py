@@ -24,6 +24,7 @@ from benchmarks.shares import sharing
 from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
+from benchmarks.waiting import waiting
 from benchmarks.worst import worst
 from rainbow.__main__ import SELDOM
 
@@ -35,6 +36,7 @@ PARTS = {
     "located": locating,
     "shares": sharing,
     "host": hosting,
+    "waiting": waiting,
     "presence": present,
     "refresh": refreshed,
     "wake": woken,

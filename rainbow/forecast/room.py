@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rainbow.scheduling.qos import Owner
 from rainbow.scheduling.snapshot import Placement, WorkerView
 from rainbow.state_machine import WorkerState
 
@@ -27,12 +26,11 @@ Floats = NDArray[np.float64]
 
 
 class Use(NamedTuple):
-    """Space that is held over [start, end), for a job of an owner."""
+    """Space that is held over [start, end)."""
 
     placement: Placement
     start: float
     end: float
-    owner: Owner = ("", "", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,7 @@ from rainbow.scheduling.snapshot import (
 if TYPE_CHECKING:
     from rainbow.accounts.fair_tree import Standing
     from rainbow.matching import Take
+    from rainbow.scheduling.qos import Rules
 
 
 def cluster_index_of(view: View) -> ClusterIndex:
@@ -150,6 +151,7 @@ class View:
     standings: Mapping[tuple[str, str], Standing] = field(
         default_factory=dict
     )  # by account and user; none: no accounts
+    rules: Rules | None = field(default=None, compare=False)  # what the host holds every plan to; policies need not
 
     def factor(self, job: JobView) -> float:
         """Return the fair share factor of a job's account and user, from 1 (first) down; 0 without one."""
@@ -228,29 +230,16 @@ class Wait:
 
 
 class Rest(Protocol):
-    """Why jobs wait that a plan does not name, told when asked; `reason` is the usual one."""
+    """Why jobs wait that a plan does not name, worked out when a reader asks; `reason` is the usual code."""
 
     reason: str
 
     def of(self, job: str) -> Wait:
-        """Say it of one job."""
+        """Return why one job waits."""
 
-
-@runtime_checkable
-class OneText(Protocol):
-    """What a rest has beside, if it says the same of all jobs."""
-
-    common: str
-
-
-@runtime_checkable
-class ManyReasons(Protocol):
-    """What a rest has beside, if jobs wait for several reasons."""
-
-    reasons: Collection[str]
-
-    def reason_of(self, job: str) -> str:
-        """Name the reason of one job, at no cost."""
+    def code(self, job: str) -> str:
+        """Return the code of one job's wait without its text; a step asks for many of them."""
+        return self.reason
 
 
 Order = Start | Stop | Suspend | Resume | Reserve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -46,6 +46,9 @@ _LOCKED = _BY_NAME.with_for_update(key_share=True, skip_locked=True)
 _BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
 _NEW_EPOCH = clusters.update().where(clusters.c.id == sa.bindparam("wanted")).values(epoch=clusters.c.epoch + 1)
 _NOW = sa.func.coalesce(sa.select(sa.func.max(events.c.number)).scalar_subquery(), 0)
+_PLANNED = sa.select(clusters.c.id, *(clusters.c[name] for name in ("name", "policy", "drained_at", "epoch"))).where(
+    clusters.c.id.in_(sa.bindparam("wanted", expanding=True))
+)
 _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("wanted"))
 
 
@@ -76,6 +79,21 @@ def every(connection: sa.Connection) -> list[ClusterRecord]:
     """Return all clusters by name."""
     rows = connection.execute(sa.select(*_COLUMNS).order_by(clusters.c.name))
     return [ClusterRecord(**row._mapping) for row in rows]
+
+
+class Planned(NamedTuple):
+    """What a reader of waits knows of a cluster."""
+
+    name: str
+    policy: str
+    drained_at: float | None
+    epoch: int
+
+
+def planned(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, Planned]:
+    """Return {id: how it is planned} of those of these clusters that exist."""
+    rows = connection.execute(_PLANNED, {"wanted": sorted(cluster_ids)}) if cluster_ids else ()
+    return {row[0]: Planned(*row[1:]) for row in rows}
 
 
 def policies(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, tuple[str, Mapping[str, Any]]]:

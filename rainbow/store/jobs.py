@@ -59,7 +59,7 @@ _NAMED_UNPLACED = jobs.c.id.in_(sa.select(unplaced.c.job).correlate(None))
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is stored of a job, without its jobspec and decision. `wait`: why it waits, as the policy says."""
+    """What is stored of a job, without its jobspec and decision. `wait`: {"reason", "since"}, MARKS with text."""
 
     id: str
     name: str
@@ -86,6 +86,16 @@ class JobRecord:
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""
         return replace(self, cluster_id=cluster_id, cluster=cluster, nodes=nodes)
+
+
+ENDING = "canceled"  # the code while a job's last tasks are still to be ended
+WITHDRAWING = "withdrawing"  # the code while a site is asked to give a job back
+MARKS = frozenset({ENDING, WITHDRAWING})  # facts of a job and no plan's opinion
+
+
+def code_of(record: JobRecord) -> str:
+    """Return the stored code of why a job waits; "" if none is."""
+    return str((record.wait or {}).get("reason", ""))
 
 
 _NAMES = [column.name for column in fields(JobRecord)]
@@ -216,6 +226,11 @@ def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
     """Store new values of a job's columns."""
     connection.execute(_changing(tuple(values)), {"changed": job_id, **{f"new_{key}": values[key] for key in values}})
+
+
+def set_waits(connection: sa.Connection, waits: Mapping[str, Mapping[str, Any] | None]) -> None:
+    """Store why jobs wait, of one job at least."""
+    connection.execute(_changing(("wait",)), [{"changed": job, "new_wait": waits[job]} for job in waits])
 
 
 def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:

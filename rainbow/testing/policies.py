@@ -26,7 +26,6 @@ from rainbow.scheduling import (
     View,
     WorkerView,
     check_plan,
-    planner,
     policies,
 )
 from rainbow.scheduling.invariants import every_wait
@@ -143,7 +142,7 @@ def half_away(policy: Policy, seed: int) -> View:
 
 def planned(policy: Policy, of: View) -> Plan:
     """Return the policy's plan, checked against the hard invariants."""
-    made = planner.plan(policy, of, None)
+    made = policy.plan(of)
     check_plan(of, made)
     return made
 
@@ -179,14 +178,13 @@ class PolicyContract:
     ) -> None:
         of = make(policy, seed)
         before = copy.deepcopy((of.workers, of.jobs, of.runs, of.settings, of.memory))
-        first, again, other = (planner.plan(policy, view, None) for view in (of, of, make(policy, seed)))
-        assert first == again == other
+        assert policy.plan(of) == policy.plan(of) == policy.plan(make(policy, seed))
         assert (of.workers, of.jobs, of.runs, of.settings, of.memory) == before
 
     @pytest.mark.parametrize("seed", range(30))
     def test_policy_asked_quietly_orders_and_remembers_the_same(self, policy: Policy, make: Maker, seed: int) -> None:
         of, quiet = make(policy, seed), replace(make(policy, seed), quiet=True)
-        told, untold = planner.plan(policy, of, None), planned(policy, quiet)
+        told, untold = policy.plan(of), planned(policy, quiet)
         assert (untold.orders, untold.memory) == (told.orders, told.memory)
 
     @pytest.mark.parametrize("seed", range(10))

@@ -43,7 +43,7 @@ PLACES = [
     (scheduler_step, "check_plan"),
     (tasks, "save_all"),
     (clusters, "set_memory"),
-    (jobs, "change"),
+    (jobs, "set_waits"),
     (clusters, "new_epoch"),
     (scheduler_step, "_carry_out"),
 ]

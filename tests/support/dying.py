@@ -27,7 +27,7 @@ PHASES = {
     "4 the plan was made and checked": (step, "check_plan"),
     "5 orders were written, not committed": (tasks, "save_all"),
     "5 memory was written, not committed": (clusters, "set_memory"),
-    "6 a reason was written, not committed": (jobs, "change"),
+    "6 a reason was written, not committed": (jobs, "set_waits"),
     "6 all was written, not committed": (clusters, "new_epoch"),
     "7 all was committed": (step, "_carry_out"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Blueprint, jsonify, request
@@ -258,7 +258,7 @@ def show(job_id: str) -> Any:
     most = count_in_query("limit", listed, listed)
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
         raise RequestError("after must be the index of a task", pointer="/after")
-    return jsonify(timed(lifecycle.show(service(), *_named(job_id), None if after is None else int(after), most)))
+    return jsonify(timed(job_queries.show(service(), *_named(job_id), None if after is None else int(after), most)))
 
 
 @jobs.get("/jobs/<id:job_id>/eta")
@@ -330,16 +330,23 @@ def policy_check() -> Any:
     return jsonify(ledger.checked(asking, read_mapping("PolicyCheck")))
 
 
+def _changed(verb: Callable[[Any, Caller, str], None], job_id: str) -> Any:
+    """Change a job and show it as it is then."""
+    asking, whole = _named(job_id)
+    verb(service(), asking, whole)
+    return jsonify(timed(job_queries.show(service(), asking, whole)))
+
+
 @jobs.post("/jobs/<id:job_id>:suspend")
 def suspend(job_id: str) -> Any:
     """Suspend a job: running tasks stop in place and keep their resources, waiting tasks do not start."""
-    return jsonify(timed(lifecycle.suspend(service(), *_named(job_id))))
+    return _changed(lifecycle.suspend, job_id)
 
 
 @jobs.post("/jobs/<id:job_id>:resume")
 def resume(job_id: str) -> Any:
     """Resume a suspended job."""
-    return jsonify(timed(lifecycle.resume(service(), *_named(job_id))))
+    return _changed(lifecycle.resume, job_id)
 
 
 @jobs.delete("/jobs/<id:job_id>")
@@ -348,4 +355,4 @@ def cancel(job_id: str) -> Any:
 
     A job of very many tasks is canceled in pieces; `wait.reason` is `canceled` until the last.
     """
-    return jsonify(timed(lifecycle.cancel(service(), *_named(job_id))))
+    return _changed(lifecycle.cancel, job_id)

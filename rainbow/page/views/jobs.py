@@ -52,7 +52,7 @@ def job(job_id: str) -> Any:
     whole = lifecycle.whole_id(service(), who(), job_id)
     after = request.args.get("after", "")
     begin = int(after[:9]) if after.isdecimal() else None
-    shown = lifecycle.show(service(), who(), whole, begin, MOST_TASKS)
+    shown = job_queries.show(service(), who(), whole, begin, MOST_TASKS)
     ask = job_queries.why_verified if "verify" in request.args else job_queries.why_now
     told = ask(service(), who(), whole)
     picture = drawn(told["decision"], MOST_CLUSTERS if "all" not in request.args else None)

@@ -245,8 +245,8 @@ class LoadBasedStep:
         return kept if self.excess is None else {**kept, "over_since": self.excess}
 
 
-SHARE, LOANED = "share-used", "on-loan"
-OWN = ("no-ready-host", "consumables", "share-too-small", "reserving")
+SHARE, LOANED, KEPT = "share-used", "on-loan", "kept"
+MOST_NAMED = 10  # jobs that facts name for which space is kept
 
 
 def unhosted(round_: LoadBasedStep, job: JobView, gang: GangView) -> Wait:
@@ -317,7 +317,8 @@ def _busy(round_: LoadBasedStep, name: str, job: JobView, gang: GangView, kept: 
             f"{idle} of {some(ready, 'worker')} that can run it {'is' if idle == 1 else 'are'} idle, {wanted} needed"
         )
     else:
-        text = f"{some(idle, placing.unit)} free on {some(ready, 'worker')} that can run it, {wanted} needed together"
+        free = some(idle + kept, placing.unit)
+        text = f"{free} free on {some(ready, 'worker')} that can run it, {wanted} needed together"
     text += f"; {kept} reserved" if kept else ""
     facts = {"class": name, "wanted": wanted, "idle": idle, "hosts": ready, "kept": kept}
     return Wait(job.id, f"{placing.unit}s-busy", text, facts)
@@ -336,14 +337,14 @@ class NoWorker:
     def __init__(self, census: ClusterIndex) -> None:
         self._census = census
 
-    @property
-    def common(self) -> str:
-        """The text for all of them."""
-        return f"no worker is available: {cluster_index.away_in_words(self._census)}"
+    def code(self, _job: str) -> str:
+        """Return the code of all of them."""
+        return self.reason
 
     def of(self, job: str) -> Wait:
-        """Say it of one job."""
-        return Wait(job, self.reason, self.common, cluster_index.facts(self._census))
+        """Return why one job waits."""
+        text = f"no worker is available: {cluster_index.away_in_words(self._census)}"
+        return Wait(job, self.reason, text, cluster_index.facts(self._census))
 
 
 class NotReached:
@@ -356,17 +357,16 @@ class NotReached:
 
     def __init__(self, round_: LoadBasedStep) -> None:
         self._round = round_
-        self.reasons = frozenset({SHARE, LOANED, f"{round_.placing.unit}s-busy", *OWN})
         self._short: dict[tuple[str, int | str], Wait | None] = {}
         self._loans: tuple[dict[str, int], float] | None = None
 
-    def reason_of(self, job: str) -> str:
-        """Name the reason of one job."""
+    def code(self, job: str) -> str:
+        """Return the code of one job's wait."""
         short = self._lacks(self._round.census.jobs[job])
         return short.reason if short else SHARE
 
     def of(self, job: str) -> Wait:
-        """Say it of one job."""
+        """Return why one job waits."""
         round_, view = self._round, self._round.census.jobs[job]
         name = round_.classes.of(view.requestor)
         ahead = round_.queues[name].ahead(view)
@@ -396,12 +396,32 @@ class NotReached:
             return unhosted(round_, job, gang)
         if round_.placing.idle_for(gang):
             return None
+        if (kept := self._kept_from(name, job, gang)) is not None:
+            return kept
         loans, end = self._lent()
         if round_.held[name] < round_.target[name] and loans:
             return self._on_loan(name, job, loans, end)
         if round_.placing.left and gang.question:
             return _busy(round_, name, job, gang, 0)
         return None
+
+    def _kept_from(self, name: str, job: JobView, gang: GangView) -> Wait | None:
+        """Say what is free and kept for gangs that come first; None if nothing is that the gang could run on."""
+        round_, hosts, unit = self._round, self._round.view.hosts(gang.demand), self._round.placing.unit
+        kept = [one for one in round_.reserved if one.units and _kinds(round_, one) & hosts]
+        if not kept:
+            return None
+        free, first = (
+            sum(one.units for one in kept),
+            min(kept, key=lambda one: (one.at, one.job.submitted, one.job.id)),
+        )
+        others = f" and {some(len(kept) - 1, 'other job')}" if len(kept) > 1 else ""
+        until = f" until {rfc3339(first.at)}" if rfc3339(first.at) else ""
+        verb = "is" if free == 1 else "are"
+        rows = [{"job": one.job.id, "amount": one.units, "until": rfc3339(one.at)} for one in kept[:MOST_NAMED]]
+        facts = {"class": name, "free": free, "held": round_.held[name], "target": round_.target[name], "kept": rows}
+        text = f"{some(free, unit)} {verb} free but kept for job {first.job.id}{others}{until}"
+        return Wait(job.id, KEPT, text, facts)
 
     def _on_loan(self, name: str, job: JobView, loans: Mapping[str, int], end: float) -> Wait:
         """Say who holds what a class is entitled to, and how it comes back."""
@@ -434,6 +454,11 @@ class NotReached:
             runs = (run for run in round_.census.runs.values() if round_.classes.of(run.requestor) in loans)
             self._loans = loans, next_end(runs, round_.view.now) if loans else inf
         return self._loans
+
+
+def _kinds(round_: LoadBasedStep, kept: Reserved) -> set[str]:
+    """Return the kinds of workers of which something is kept."""
+    return {round_.census.workers[name].kind for name in kept.parts if name in round_.census.workers}
 
 
 def _next(round_: LoadBasedStep, name: str, job: JobView) -> GangView:

@@ -188,7 +188,7 @@ class Categories:
 
     def key(self, item: Item) -> Hashable:
         """Name everything of an item that decides where and when it fits."""
-        shape: Hashable = item.gang.demand
+        shape: Hashable = item.gang.question
         if item.groups:
             key = Same(item.groups)
             shape = self.shapes.get(key) or self.shapes.setdefault(key, _shape(item.groups))

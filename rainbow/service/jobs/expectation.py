@@ -78,7 +78,7 @@ def whole(
     is_active = record.state in (JobState.WAITING, JobState.RUNNING)  # the last forecast still knows who has ended
     one = told.expected(record.id) if told and is_active else None
     kept = statistics.eta_of(connection, record.id)
-    waits = (record.wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
+    waits = (wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
     found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
     found |= {"promised": waits.get("promised"), "broken": waits.get("broken")}
     first = _kept(kept[0], now) if kept else None
@@ -88,7 +88,7 @@ def whole(
         return {**found, **_document(one, told.at, now), **_behind(one, told), "first": first}
     if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
         return {**found, **_kept(kept[1], now), "typical": None, "ahead": None, "first": first}
-    return {**found, **_unknown(_why_unknown(service, record, told)), "first": first}
+    return {**found, **_unknown(_why_unknown(service, record, told, wait)), "first": first}
 
 
 def _document(one: Expected, at: float, now: float) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _behind(one: Expected, told: Told) -> dict[str, Any]:
     return {"typical": told.forecast.typical, "ahead": {"jobs": len(before), "core_hours": hours}}
 
 
-def _why_unknown(service: Service, record: JobRecord, told: Told | None) -> str:
+def _why_unknown(service: Service, record: JobRecord, told: Told | None, wait: Mapping[str, Any] | None) -> str:
     if not record.cluster_id:
         return "no cluster has taken the job yet"
     if record.state not in (JobState.WAITING, JobState.RUNNING):
@@ -134,4 +134,4 @@ def _why_unknown(service: Service, record: JobRecord, told: Told | None) -> str:
         return told.fault
     if record.submitted_at > told.at:
         return "it came after the last forecast; ask again in some seconds"
-    return str((record.wait or {}).get("text") or "nothing of it may start yet")
+    return str((wait or {}).get("text") or "nothing of it may start yet")

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rainbow.errors import Conflict, NotFound
-from rainbow.jobspec.batch import ids_text
-from rainbow.matching import stated_units
 from rainbow.outcome import after_commit
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
-from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
-from rainbow.store.jobs import LIVE, PENDING, JobRecord
+from rainbow.store.jobs import ENDING, LIVE, PENDING, JobRecord, code_of
 from rainbow.transitions import CancelOrdered, transition
 
 if TYPE_CHECKING:
@@ -36,8 +31,6 @@ if TYPE_CHECKING:
 WHOLE_ID = 24  # hexadecimal digits
 NEAR = 100  # jobs looked at for a short id
 _DIGITS, _FEW_DIGITS = re.compile("[0-9a-f]{4,}"), re.compile("[0-9a-f]{1,3}")
-ENDING = "canceled"  # the reason while a job's last tasks are still to be ended
-WITHDRAWING = "withdrawing"  # the reason while a site is asked to give a job back
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each
@@ -108,30 +101,7 @@ def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     return record
 
 
-def show(
-    service: Service, who: Caller, job_id: str, after: int | None = None, most: int | None = None
-) -> dict[str, Any]:
-    """Show a job with how many tasks are in which state, and a page of them: those after an index."""
-    begin, listed = 0 if after is None else after + 1, service.settings.limits.listed
-    with service.store.read() as connection:
-        record = visible_job(connection, who, job_id)
-        counts = tasks.counts(connection, [job_id])[job_id]
-        found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
-        waits = waits_of(service, connection, [record])
-        array = reading(connection, job_id).request.array
-    following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
-    page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
-    job = job_document(record, waits.get(job_id))
-    return {
-        **job,
-        **page,
-        "eta": expectation(service, who, record, job["wait"]),
-        **_units(service, record),
-        **({"array": ids_text(array.ids)} if array else {}),
-    }
-
-
-def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+def cancel(service: Service, who: Caller, job_id: str) -> None:
     """End a job: what has not started is canceled, what runs is ordered to stop. Said twice it is the same.
 
     Of a job with very many tasks each transaction ends a piece, and others write between them. What is left after
@@ -149,7 +119,6 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
             left = end_more(service, job_id, TURN)
             sleep(TURN if left else 0)
             service.tell(record.cluster_id)
-    return show(service, who, job_id)
 
 
 # A job is held in place by its owner (jobs.suspended_at), a task by the policy (tasks.hold): the agent holds the
@@ -157,17 +126,17 @@ def cancel(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 # waits does not start.
 
 
-def suspend(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+def suspend(service: Service, who: Caller, job_id: str) -> None:
     """Hold a job: what runs is stopped in place, what waits does not start. Said twice it is the same."""
-    return _hold(service, who, job_id, "suspended")
+    _hold(service, who, job_id, "suspended")
 
 
-def resume(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
+def resume(service: Service, who: Caller, job_id: str) -> None:
     """Let a job continue that was suspended; what its policy holds stays held. Said twice it is the same."""
-    return _hold(service, who, job_id, "resumed")
+    _hold(service, who, job_id, "resumed")
 
 
-def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, Any]:
+def _hold(service: Service, who: Caller, job_id: str, verb: str) -> None:
     now, held = service.clock(), verb == "suspended"
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
@@ -175,13 +144,12 @@ def _hold(service: Service, who: Caller, job_id: str, verb: str) -> dict[str, An
             raise Conflict(f"job {job_id} already ended: {record.state}")
         if held is (record.suspended_at is None):
             jobs.change(connection, job_id, suspended_at=now if held else None)
-            if not held and (record.wait or {}).get("reason") == "suspended":
+            if not held and code_of(record) == "suspended":
                 jobs.change(connection, job_id, wait=None)  # the next cycle says why it waits now
             tasks.ask_again(connection, job_id)
             tasks.note_holders(connection, record.cluster_id, job_id)
             events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
     service.tell(record.cluster_id)
-    return show(service, who, job_id)
 
 
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
@@ -255,37 +223,6 @@ def settle(connection: sa.Connection, job_id: str, now: float) -> None:
         return
     clock = clusters.tick(connection, record.cluster_id)
     jobs.change(connection, job_id, state=state, ended_at=now, ended_clock=clock, wait=None)
-
-
-def job_document(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a job as it is answered, without what is the server's own."""
-    hidden = (
-        "cluster_id",
-        "accepted_clock",
-        "ended_clock",
-        "awaits",
-        "rate",
-        *([] if record.account else ["account"]),
-        *([] if record.qos else ["qos"]),
-    )
-    written = {key: value for key, value in asdict(record).items() if key not in hidden}
-    written["cluster"] = record.cluster or None
-    told = written["wait"] if record.state is not JobState.COMPLETED else None
-    return {**written, "wait": told if wait is None else dict(wait)}
-
-
-def _units(service: Service, record: JobRecord) -> dict[str, Any]:
-    """Return {"units": {type: base unit}} of the amounts in placements, where some have one."""
-    entry = service.catalogue.get(record.cluster)
-    units = stated_units(entry.cluster) if entry and entry.id == record.cluster_id else {}
-    return {"units": units} if units else {}
-
-
-_SHOWN = tuple(field.name for field in fields(Task) if field.name not in ("job", "account", "preempted"))
-
-
-def _task(task: Task) -> dict[str, Any]:
-    return {name: getattr(task, name) for name in _SHOWN}
 
 
 def may_run(request: Request, limits: Mapping[str, int]) -> float:

@@ -21,8 +21,8 @@ from rainbow.jobspec.request import Dependency
 from rainbow.scheduling import Elastic, Gang, GangTask, GangView, JobView, Wait, only, waits_for
 from rainbow.scheduling.dependencies import BEGIN, Target, awaited
 from rainbow.service.jobs.dependencies import targets_of, wait_of
-from rainbow.service.jobs.lifecycle import WITHDRAWING
 from rainbow.state_machine import task_id
+from rainbow.store.jobs import WITHDRAWING, code_of
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class LiveJob:
     @property
     def is_withdrawn(self) -> bool:
         """Whether its site gives it back, so that it can move."""
-        return (self.record.wait or {}).get("reason") == WITHDRAWING
+        return code_of(self.record) == WITHDRAWING
 
     @property
     def startable(self) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from heapq import heappush
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import PlanError, TryLater
@@ -30,7 +32,7 @@ from rainbow.service.live_state.live_job import Dependents, LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, task_id
 from rainbow.store import clusters, jobs, tasks, workers
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import LIVE, code_of
 from rainbow.transitions import pause
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+    from rainbow.scheduling import Plan
     from rainbow.scheduling.dependencies import Target
     from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.store.clusters import ClusterRecord
@@ -52,9 +55,12 @@ NOTHING = tasks.WaitingTasks((), {})
 
 
 @contextmanager
-def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
-    """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away."""
-    mirror = _current(service, entry)
+def mirrored(service: Service, entry: RegisteredCluster, seconds: float = inf) -> Iterator[Mirror]:
+    """Give a cluster's mirror, which is the caller's alone until the block is left; one in doubt is thrown away.
+
+    TryLater if it is not free within these seconds, or a step does not give it back.
+    """
+    mirror = _current(service, entry, monotonic() + seconds)
     try:
         yield mirror
     except BaseException:
@@ -64,13 +70,15 @@ def mirrored(service: Service, entry: RegisteredCluster) -> Iterator[Mirror]:
         mirror.lock.release()
 
 
-def _current(service: Service, entry: RegisteredCluster) -> Mirror:
-    """Lock a cluster's mirror, made if there is none of these graphs; TryLater while a step does not give it back."""
+def _current(service: Service, entry: RegisteredCluster, until: float) -> Mirror:
+    """Lock a cluster's mirror, made if there is none of these graphs."""
     mirrors = service.state(Mirrors)
     mirror = mirrors.get(entry.id)
     if mirror is None or mirror.entry.revision != entry.revision or mirror.placing.name != service.settings.backend:
         mirror = mirrors[entry.id] = Mirror(entry, service.settings.backend)
-    while not mirror.lock.acquire(timeout=OVERDUE_INTERVAL):
+    while not mirror.lock.acquire(timeout=max(0.0, min(OVERDUE_INTERVAL, until - monotonic()))):
+        if monotonic() >= until:
+            raise TryLater(f"cluster {mirror.entry.cluster.name} is being scheduled", retry_after=1)
         if entry.id in service.overdue:
             name = mirror.entry.cluster.name
             told = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"
@@ -78,7 +86,7 @@ def _current(service: Service, entry: RegisteredCluster) -> Mirror:
     if mirrors.get(entry.id) is mirror:
         return mirror
     mirror.lock.release()  # it was thrown away or replaced while we waited for it
-    return _current(service, entry)
+    return _current(service, entry, until)
 
 
 def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
@@ -196,6 +204,7 @@ class Mirror:
     def __init__(self, entry: RegisteredCluster, backend: str) -> None:
         self.entry = entry
         self.lock = threading.RLock()
+        self.state = 0  # another number after each change: what a plan says on request holds while it stays
         self.placing = MatcherCache(entry.cluster, backend)
         self.limits: Mapping[str, Any] = {}
         self._capacity = self.placing.capacity
@@ -205,6 +214,7 @@ class Mirror:
     def renew(self) -> None:
         """Forget everything that was read."""
         self.epoch = -1  # nothing has been read
+        self.state += 1
         self.moves = 0
         self.read = 0  # rows the last time
         self.census = ClusterIndex()
@@ -221,19 +231,19 @@ class Mirror:
         self.states: Counter[WorkerState] = Counter()
         self.agents: Counter[str] = Counter()  # tasks each holds
         self.dependents = Dependents()
-        self.blocked: dict[str, Wait] = {}  # why jobs wait that no policy sees, where the store does not say it yet
+        self.blocked: dict[str, str] = {}  # the code of jobs that no policy sees, where the store has another one
+        self._uncoded: set[str] = set()  # jobs that have changed, or that a plan named, since codes were compared
+        self._turns: list[str] = []  # jobs whose codes are compared although nothing of them has changed
         self.doomed: dict[str, str] = {}  # jobs that can never start, and why
         self.withdrawn: set[str] = set()  # jobs that their site gives back
         self.ending: set[str] = set()  # canceled jobs with tasks that are still to be ended
         self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
+        self.promised: set[str] | None = None  # jobs with a promised start or space kept; None: no plan was made yet
         self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
-        self.reasons: dict[str, set[str]] = {}  # jobs a policy sees, by the reason the store has
-        self.common = ""  # what all jobs were told last that no plan named
         self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
         self.consumables = consumables(self.entry.cluster)
         occupancy = Occupancy(self.entry.cluster)
         self.occupancy = occupancy if occupancy.is_located else None  # None: nobody knows more than amounts
-        self._reason: dict[str, str] = {}
         self._touched: set[str] = set(self._capacity)  # workers whose views are to be made anew
         self._changed: set[str] = set()  # jobs whose views are
 
@@ -278,17 +288,19 @@ class Mirror:
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has ended."""
         job = self.jobs.pop(job_id)
+        self.state += 1
         for index in list(job.resting):
             self.resting.pop(task_id(job_id, index), None)
         for index in list(job.booked):
             self.drop_task(task_id(job_id, index))
         job.forget_all()
         self.dependents.drop(job_id)
-        self._put_view(job_id, None)
+        self.census.drop_job(job_id)
         self._changed.discard(job_id)
         self.reserved.pop(job_id, None)
         self.waiting.discard(job_id)
         self.blocked.pop(job_id, None)
+        self._uncoded.discard(job_id)
         self.doomed.pop(job_id, None)
         self.ending.discard(job_id)
         self.withdrawn.discard(job_id)
@@ -397,6 +409,9 @@ class Mirror:
 
     def settle(self) -> None:
         """Bring the census up to date with all that was noted."""
+        if self._touched or self._changed:
+            self.state += 1
+            self._uncoded |= self._changed
         order = self._capacity if len(self._touched) == len(self._capacity) else self._touched
         for name in order:  # the first time in their natural order
             worker = self._worker(name)
@@ -430,6 +445,14 @@ class Mirror:
             ):  # a socket that is held whole may have grown
                 raise PlanError(f"{name}: {dict(free)} is located, {leaves} counted")
 
+    def to_compare(self, plan: Plan, most: int) -> set[str]:
+        """Return the jobs whose codes may have changed by this plan, and `most` others by turns."""
+        if not self._turns:
+            self._turns = list(self.census.jobs)
+        turns, self._turns[-most:] = self._turns[-most:], []
+        found, self._uncoded = self._uncoded.union(turns), {wait.job for wait in plan.waits}
+        return found
+
     def touch(self, job_id: str) -> None:
         """Let a job be looked at again."""
         self._changed.add(job_id)
@@ -440,12 +463,12 @@ class Mirror:
         (self.waiting.add if waits else self.waiting.discard)(job_id)
         (self.ending.add if self._is_ending(job) else self.ending.discard)(job_id)
         (self.withdrawn.add if job.is_withdrawn else self.withdrawn.discard)(job_id)
-        self._put_view(job_id, job)
-        wait = self._wait_of(job) if waits else None
-        if wait is None or job_id in self.doomed or _is_stored(job.record.wait, wait):
+        self.census.put_job(job.view())
+        wait = self.wait_of(job) if waits and job_id not in self.doomed else None
+        if wait is None or code_of(job.record) == wait.reason:
             self.blocked.pop(job_id, None)
         else:
-            self.blocked[job_id] = wait
+            self.blocked[job_id] = wait.reason
 
     def _is_ending(self, job: LiveJob) -> bool:
         """Return whether a canceled job has tasks that are still to be canceled or told to stop."""
@@ -454,8 +477,8 @@ class Mirror:
         held = (self.booked[task_id(job.record.id, index)] for index in job.booked)
         return bool(job.order or job.resting) or any(task.state is not T.STOPPING for task in held)
 
-    def _wait_of(self, job: LiveJob) -> Wait | None:
-        """Say why a job waits that no policy sees."""
+    def wait_of(self, job: LiveJob) -> Wait | None:
+        """Return why a job waits that no policy sees; None if one does, or its wait is a mark of its own."""
         if job.record.id in self.census.jobs or job.record.canceled_at is not None or job.is_withdrawn:
             return None
         if job.unmet is not None:
@@ -466,19 +489,6 @@ class Mirror:
             return job.waits_for_its_own()
         return job.awaits_itself() if job.order else job.rests()
 
-    def _put_view(self, job_id: str, job: LiveJob | None) -> None:
-        known = self.reasons.get(self._reason.pop(job_id, ""))
-        if known is not None:
-            known.discard(job_id)
-        if job is None:
-            self.census.drop_job(job_id)
-            return
-        self.census.put_job(job.view())
-        if job_id in self.census.jobs:
-            reason = (job.record.wait or {}).get("reason", "")
-            self._reason[job_id] = reason
-            self.reasons.setdefault(reason, set()).add(job_id)
-
     def gang_of(self, task: str) -> GangView | None:
         """Return the gang that waits with a task in it."""
         job_id, _, index = task.rpartition("-")
@@ -488,9 +498,3 @@ class Mirror:
 
 class Mirrors(ByCluster["Mirror"]):
     """The mirrors of a service."""
-
-
-def _is_stored(stored: Mapping[str, object] | None, wait: Wait) -> bool:
-    """Return whether the store says already why a job waits."""
-    known = stored or {}
-    return (known.get("reason"), known.get("text"), known.get("facts")) == (wait.reason, wait.text, dict(wait.facts))

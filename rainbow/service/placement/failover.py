@@ -88,6 +88,10 @@ class DepartedMirror(Protocol):
     def limits(self) -> Mapping[str, Any]:
         """The limits of the cluster."""
 
+    @property
+    def promised(self) -> Collection[str] | None:
+        """Its jobs with a promised start or with space kept for them; None: no plan has said it yet."""
+
     def see_off(self, job_id: str) -> None:
         """Forget a job that has gone."""
 

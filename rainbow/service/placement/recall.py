@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rainbow.matching import Verdict
 from rainbow.scheduling import policies
 from rainbow.service.core.service import ByCluster
-from rainbow.service.jobs.lifecycle import WITHDRAWING, end
+from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.arrival import Arrival, arrivals
 from rainbow.service.placement.candidates import sized, states_of
 from rainbow.service.placement.failover import DepartedMirror, Elsewhere, Going
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
 from rainbow.store import clusters, events, jobs, tasks
-from rainbow.store.jobs import LIVE
+from rainbow.store.jobs import LIVE, WITHDRAWING, code_of
 from rainbow.transitions import WithdrawalOrdered, transition
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _move(service: Service, mirror: Handing) -> bool:
 def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
     """Return whether a job that was asked for is back, has begun, or is not given back; match it if it is back."""
     record = jobs.get(elsewhere.connection, job)
-    if record is None or not record.wait or record.wait.get("reason") != WITHDRAWING:
+    if record is None or not record.wait or code_of(record) != WITHDRAWING:
         return False
     states = set(tasks.states_of(elsewhere.connection, job))
     if TaskState.ACCEPTED not in states and states <= UNBEGUN:
@@ -252,7 +252,7 @@ def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
 def _go(elsewhere: Elsewhere, job: str) -> str | None:
     """Move a job that is back; return the id of the cluster that has it now, None: it stays."""
     connection, record = elsewhere.connection, jobs.get(elsewhere.connection, job)
-    if record is None or not record.wait or record.wait.get("reason") != WITHDRAWING:
+    if record is None or not record.wait or code_of(record) != WITHDRAWING:
         return None
     facts = record.wait["facts"]
     jobs.change(connection, job, wait=None)

@@ -19,6 +19,7 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
 from rainbow.service.placement.failover import SLICE, DepartedMirror, Elsewhere, Move, is_movable
 from rainbow.store import jobs
+from rainbow.store.jobs import code_of
 from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
@@ -117,16 +118,15 @@ def _first(mirror: DepartedMirror, left: tuple[str, ...]) -> list[str]:
     may = [
         (live.record.submitted_at, job_id)
         for job_id, live in mirror.jobs.items()
-        if not live.booked and not live.dependencies and not _is_promised(live.record)
+        if not live.booked and not live.dependencies and not _is_promised(mirror, live.record)
     ]
     known = set(left)
     return [job_id for _, job_id in sorted(may) if not left or job_id in known][:LOOKED_AT]
 
 
-def _is_promised(record: JobRecord) -> bool:
-    """Return whether a job has a promised start, or space is kept for it."""
-    wait = record.wait or {}
-    return wait.get("reason") == "reserved" and ("promised" in wait["facts"] or wait["facts"].get("start") is None)
+def _is_promised(mirror: DepartedMirror, record: JobRecord) -> bool:
+    """Return whether a job has a promised start, or space is kept for it; it counts as that until a plan is made."""
+    return code_of(record) == "reserved" and (mirror.promised is None or record.id in mirror.promised)
 
 
 @dataclass(frozen=True, slots=True)

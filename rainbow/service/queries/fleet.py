@@ -20,7 +20,7 @@ from rainbow.service.agents.liveness import ClosedConnection, departed
 from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.access import Caller, visible_cluster
 from rainbow.service.core.pubsub import ALL
-from rainbow.service.jobs.whereabouts import waits_of
+from rainbow.service.scheduler.reasons import reasons_of
 from rainbow.state_machine import WorkerState
 from rainbow.store import events, jobs, pages, statistics, workers
 from rainbow.store.statistics import Live
@@ -159,11 +159,11 @@ def _explained(service: Service, rows: Sequence[dict[str, Any]]) -> list[dict[st
     waiting = [row["id"] for row in rows if row["waiting"]]
     with service.store.read() as connection:
         oldest = jobs.oldest_waiting(connection, waiting)
-        waits = waits_of(service, connection, list(oldest.values()))
+    waits = reasons_of(service, list(oldest.values()))
     found = []
     for row in rows:
         job = oldest.get(row["id"])
-        wait = (waits.get(job.id) or job.wait or {}) if job else {}
+        wait = waits.get(job.id, {}) if job else {}
         told = {key: value for key, value in row.items() if key not in ("id", "rank", "gone")}
         named = {"job": job.id, "job_name": job.name, "requestor": job.requestor} if job else {}
         found.append({**told, "oldest_job": named or None, "why": _why(row, wait)})

@@ -14,9 +14,9 @@ from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import NO_FORECASTS
 from rainbow.service.jobs.expectation import whole
 from rainbow.service.jobs.lifecycle import own_job
-from rainbow.service.jobs.whereabouts import waits_of
 from rainbow.service.placement.arrival import arrivals
 from rainbow.service.placement.submit import prepare
+from rainbow.service.scheduler.reasons import reason_of
 from rainbow.store import statistics
 from rainbow.text import rfc3339
 
@@ -36,7 +36,8 @@ def of_job(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Say when a job is expected to start and end."""
     with service.store.read() as connection:
         record = own_job(connection, who, job_id)
-        wait = waits_of(service, connection, [record]).get(record.id, record.wait)
+    wait = reason_of(service, record)
+    with service.store.read() as connection:
         return whole(service, connection, record, wait)
 
 

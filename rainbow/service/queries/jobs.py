@@ -1,26 +1,28 @@
 """Jobs listed and explained: show, why, replay, verify.
 
-The store has the reason of a wait and its begin, with the numbers of that moment. Current numbers come from the
-policies that give them at no cost (`by_census`).
+Why a job waits says scheduler/reasons.py to all of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
+from rainbow.jobspec.batch import ids_text
+from rainbow.matching import stated_units
 from rainbow.plugins import PluginFault, UnknownPlugin
-from rainbow.scheduling import Answer, can_ever, can_now, policies, traits_of
+from rainbow.scheduling import Answer, can_ever, can_now, policies
 from rainbow.service.accounts.account_cache import standing_document, standings_of
 from rainbow.service.core.access import Caller
 from rainbow.service.jobs.expectation import expectation
-from rainbow.service.jobs.lifecycle import job_document, visible_job
-from rainbow.service.jobs.whereabouts import unserved, waits_of
+from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
-from rainbow.service.scheduler.step import wait_now
+from rainbow.service.scheduler.reasons import ITS_OWN, reason_of, reasons_of
 from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, Task, TaskState
 from rainbow.store import clusters, pages, tasks
@@ -58,45 +60,90 @@ def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit:
 
 
 def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """Show the answer, the whole decision, and why the job waits by the numbers of now."""
-    found = _waits_now(service, who, job_id)
+    """Show the answer and the whole decision: match, selection steps, and why the job waits."""
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
-        return {**found, "answer": answer_of(connection, record, found["wait"], found.get("account"))}
-
-
-def _waits_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    told = why(service, who, job_id)
-    if told["wait"] is None:
-        return told
+        decision = ledger.whole(connection, job_id)
+        by = tasks.preempted(connection, job_id) if record.state in PENDING else None
+        of_account = (
+            standing_document(record.account, record.requestor, standings_of(service, connection))
+            if record.account
+            else None
+        )
+    wait = reason_of(service, record)
     with service.store.read() as connection:
-        job = visible_job(connection, who, job_id)
-        record = clusters.get(connection, job.cluster_id)
-        nobody = unserved(service, connection, job) if record else None
-    if record and (fault := service.faults.get(record.id)):
-        text = f"the scheduler's last step of {record.name} failed, its owner must act: {fault}"
-        return {**told, "wait": {**told["wait"], "reason": "step-failed", "text": text, "facts": {"fault": fault}}}
-    if record and record.drained_at is not None and told["wait"]["reason"] not in ITS_OWN:
-        text = f"cluster {record.name} is drained and starts nothing until `rainbow cluster reinstate {record.name}`"
-        facts = {"drained_at": record.drained_at}
-        return {**told, "wait": {**told["wait"], "reason": "drained", "text": text, "facts": facts}}
-    if nobody and told["wait"]["reason"] not in ITS_OWN | {"agent-silent"}:
-        return {**told, "wait": {**nobody, "since": told["wait"]["since"]}}
-    if record is None or not traits_of(record.policy).by_census:
-        return told
-    wait = wait_now(service, record, job_id)
-    if wait is None:
-        return told  # it is about to start: the next step says it
-    now = {"reason": wait.reason, "text": wait.text, "facts": dict(wait.facts)}
-    return {**told, "wait": {**told["wait"], **now}}
+        said = answer_of(connection, record, wait, of_account)
+    decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
+    return {
+        "id": job_id,
+        "cluster": record.cluster or None,
+        "state": record.state,
+        "decision": only_for(service, who, record.cluster, decision),
+        "wait": wait,
+        "eta": expectation(service, who, record, wait),
+        **({"account": of_account} if of_account else {}),
+        **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
+        "answer": said,
+    }
+
+
+def show(
+    service: Service, who: Caller, job_id: str, after: int | None = None, most: int | None = None
+) -> dict[str, Any]:
+    """Show a job with how many tasks are in which state, and a page of them: those after an index."""
+    begin, listed = 0 if after is None else after + 1, service.settings.limits.listed
+    with service.store.read() as connection:
+        record = visible_job(connection, who, job_id)
+        counts = tasks.counts(connection, [job_id])[job_id]
+        found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
+        array = reading(connection, job_id).request.array
+    following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
+    page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
+    job = job_document(record, reason_of(service, record))
+    return {
+        **job,
+        **page,
+        "eta": expectation(service, who, record, job["wait"]),
+        **_units(service, record),
+        **({"array": ids_text(array.ids)} if array else {}),
+    }
+
+
+def job_document(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a job as it is answered, without what is the server's own."""
+    hidden = (
+        "cluster_id",
+        "accepted_clock",
+        "ended_clock",
+        "awaits",
+        "rate",
+        *([] if record.account else ["account"]),
+        *([] if record.qos else ["qos"]),
+    )
+    written = {key: value for key, value in asdict(record).items() if key not in hidden}
+    return {**written, "cluster": record.cluster or None, "wait": None if wait is None else dict(wait)}
+
+
+def _units(service: Service, record: JobRecord) -> dict[str, Any]:
+    """Return {"units": {type: base unit}} of the amounts in placements, where some have one."""
+    entry = service.catalogue.get(record.cluster)
+    units = stated_units(entry.cluster) if entry and entry.id == record.cluster_id else {}
+    return {"units": units} if units else {}
+
+
+_SHOWN = tuple(field.name for field in fields(Task) if field.name not in ("job", "account", "preempted"))
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in _SHOWN}
 
 
 def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = False) -> list[dict[str, Any]]:
     """List jobs of the clusters that exist for the caller, the newest first; `summary`: how far each has come."""
     with service.store.read() as connection:
         found = pages.listing(connection, chosen)
-        waits = waits_of(service, connection, found)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
+    waits = reasons_of(service, found)
     listed = [{**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
     return [
         {**one, "eta": expectation(service, who, record, one["wait"])}
@@ -106,33 +153,6 @@ def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = Fa
 
 def _summed(found: tasks.Summary | None) -> dict[str, Any]:
     return {} if found is None else {"summary": found._asdict()}
-
-
-def why(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
-    """Show the whole decision: match, selection steps, and why it waits."""
-    with service.store.read() as connection:
-        record = visible_job(connection, who, job_id)
-        decision = ledger.whole(connection, job_id)
-        waits = waits_of(service, connection, [record])
-        by = tasks.preempted(connection, job_id) if record.state in PENDING else None
-        of_account = (
-            standing_document(record.account, record.requestor, standings_of(service, connection))
-            if record.account
-            else None
-        )
-    decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
-    decision = only_for(service, who, record.cluster, decision)
-    waiting = waits.get(job_id, record.wait) if record.state in PENDING else None
-    return {
-        "id": job_id,
-        "cluster": record.cluster or None,
-        "state": record.state,
-        "decision": decision,
-        "wait": waiting,
-        "eta": expectation(service, who, record, waiting),
-        **({"account": of_account} if of_account else {}),
-        **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
-    }
 
 
 def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
@@ -225,8 +245,8 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
             return {**told, "verify": None}
         try:
-            seen = (policies.get(frozen.record.policy), frozen.view, job_id, frozen.rules)
-            answers = {"ever": can_ever(*seen), "now": can_now(*seen)}
+            policy, view = policies.get(frozen.record.policy), frozen.view
+            answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
         except (PluginFault, UnknownPlugin):  # what the job waits for says so
             return {**told, "verify": None}
     return {**told, "verify": {question: _document(answer) for question, answer in answers.items()}}
@@ -242,9 +262,7 @@ T = TaskState
 # how its tasks have ended, by the job's state
 BAD = {JobState.FAILED: (T.FAILED, T.TIMED_OUT), JobState.CANCELED: (T.CANCELED,)}
 VERBS = {T.FAILED: "failed", T.TIMED_OUT: "ran longer than its limit", T.CANCELED: "canceled"}
-# reasons that lie with the job: they come before what its cluster is
-ITS_OWN = {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
-# and with the cluster, where nothing starts
+# reasons that lie with the cluster, where nothing starts
 AWAY = {"drained", "step-failed", "no-agent", "no-worker-ready", "agent-silent"}
 OVER = (T.COMPLETED, T.FAILED, T.TIMED_OUT, T.CANCELED)
 LOOKED_AT = 100  # tasks among which the first that ended so is looked for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from heapq import nsmallest
 from math import inf
@@ -17,7 +18,8 @@ from rainbow.service.clusters.scheduling_settings import settings_document
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.counters import Row, family
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.step import FiguresByCluster, LastFigures, plan_only
+from rainbow.service.scheduler.reasons import PlansInForce
+from rainbow.service.scheduler.step import plan_only
 from rainbow.store import clusters, jobs, statistics
 
 if TYPE_CHECKING:
@@ -129,13 +131,13 @@ def metrics(service: Service) -> Iterator[GaugeMetricFamily]:
     with service.store.read() as connection:
         queues = statistics.queues(connection)
     _plan_again(service)
-    kept, found = service.state(FiguresByCluster), defaultdict[str, list[Row]](list)
+    known, found = service.state(PlansInForce), defaultdict[str, list[Row]](list)
     for name, entry in sorted(service.catalogue.items()):
         found["tasks_waiting"].append(((name,), queues.get((entry.id, "waiting"), 0)))
         found["tasks_booked"].append(((name,), queues.get((entry.id, "running"), 0)))
         found["step_failed"].append(((name,), float(entry.id in service.faults)))
-        known = kept.get(entry.id)
-        for metric, row in _of_policy(known.figures if known else {}, name):
+        last = known.get(entry.id)
+        for metric, row in _of_policy(last.plan.figures if last else {}, name):
             found[metric].append(row)
     for metric, text in OF_ALL.items():
         if metric in found:
@@ -148,27 +150,20 @@ KEPT_SECONDS = 60.0  # as long figures stand if nothing happens
 
 
 def _plan_again(service: Service) -> None:
-    kept, now, news = service.state(FiguresByCluster), service.monotonic(), service.news
+    known, now, news = service.state(PlansInForce), service.monotonic(), service.news
     stale = [
-        (known.at if known else 0.0, name)
+        (last.made if last else 0.0, name)
         for name, entry in service.catalogue.items()
-        if not (known := kept.get(entry.id))
-        or known.version != news.version(entry.id)
-        or now - known.at > KEPT_SECONDS
+        if not (last := known.get(entry.id))
+        or last.version != news.version(entry.id)
+        or now - last.made > KEPT_SECONDS
     ]
     for _, name in nsmallest(MOST_PLANS, stale):
-        entry = service.catalogue[name]
-        kept[entry.id] = LastFigures(news.version(entry.id), now, _figures(service, name))
-
-
-def _figures(service: Service, name: str) -> Mapping[str, Any]:
-    try:
-        with service.store.read() as connection:
-            record = clusters.get(connection, service.catalogue[name].id)
-        plan = plan_only(service, record) if record else None
-    except Exception:  # a policy is anybody's code; that it failed is told by step_failed
-        return {}
-    return plan[1].figures if plan else {}
+        with suppress(Exception):  # a policy is anybody's code; that it failed is told by step_failed
+            with service.store.read() as connection:
+                record = clusters.get(connection, service.catalogue[name].id)
+            if record:
+                plan_only(service, record)
 
 
 def _of_policy(figures: Mapping[str, Any], cluster: str) -> Iterator[tuple[str, Row]]:

@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -29,30 +30,29 @@ from rainbow.scheduling import (
     Stop,
     Suspend,
     View,
-    Wait,
     check_plan,
     diagram,
-    planner,
     policies,
+    ruled,
     slots_of,
     traits_of,
 )
-from rainbow.scheduling.interface import ManyReasons, OneText
 from rainbow.scheduling.invariants import every_wait, left, started
 from rainbow.scheduling.rules.running_limits import within
 from rainbow.service.accounts.account_cache import with_elsewhere
 from rainbow.service.agents.liveness import LostClusters, is_awaited, lose_the_silent, may_return
 from rainbow.service.core.limits import limits_of
-from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import tell_broken
 from rainbow.service.jobs.lifecycle import end, end_more, is_overdue
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
+from rainbow.service.scheduler.reasons import PlansInForce
 from rainbow.service.scheduler.view import Frozen, frozen, supposed, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
 from rainbow.store import clusters, jobs, reservations, tasks
+from rainbow.store.jobs import code_of
 from rainbow.transitions import Assigned, StopOrdered, transition
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _text(maintenance: ReservationRecord) -> str:
 
 T = TaskState
 MANY_ROWS = 200  # changed rows that are not read again
-RENEWED = 1_000  # waiting jobs whose common reason is written anew as its numbers change; of more, `why` tells them
+MOST_CODES = 100  # waiting jobs whose stored codes a step compares although nothing of them has changed
 log = structlog.get_logger("rainbow")
 
 
@@ -153,19 +153,6 @@ def step(service: Service, name: str) -> bool:
     return ordered
 
 
-@dataclass(frozen=True, slots=True)
-class LastFigures:
-    """Figures of a cluster, when they were worked out, and how often something had happened there."""
-
-    version: int
-    at: float
-    figures: Mapping[str, Any]
-
-
-class FiguresByCluster(ByCluster[LastFigures]):
-    """The last figures of each cluster, of its steps here and of plans."""
-
-
 def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     entry, version = mirror.entry, service.news.version(mirror.entry.id)
     record = follow(service, mirror)  # 1
@@ -181,12 +168,15 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
         return False
-    plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)  # 4
+    began = monotonic()
+    plan = ruled(policies.get(seen.record.policy), seen.view)  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
-    service.state(FiguresByCluster)[entry.id] = LastFigures(version, service.monotonic(), plan.figures)
+    service.state(PlansInForce).put(service, seen, plan, version, began)
     mirror.ended = {}
+    reserved = {order.job for order in plan.orders if isinstance(order, Reserve) and order.at == inf}
+    mirror.promised = reserved | {one.job for one in plan.promises}
     if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(seen, plan):
         service.restless.add(entry.id)
     return ordered
@@ -229,39 +219,29 @@ def plan_only(
     `given`: what is supposed to be different, of the form `Supposition`.
     """
     with mirrored(service, service.entry(record)) as mirror:
+        version = service.news.version(mirror.entry.id)
         seen = take_snapshot(service, mirror)
         if seen is None:
             return None
         try:
             with supposed(seen, given or {}) as view:
-                plan = planner.plan(policies.get(seen.record.policy), view, seen.rules)
+                began = monotonic()
+                plan = ruled(policies.get(seen.record.policy), view)
+                if not given:
+                    service.state(PlansInForce).put(service, seen, plan, version, began)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
         except (PolicyError, ValueRefused) as fault:
             refusal = fault  # raised where the mirror is let go, which is not in doubt because of it
     raise refusal
 
 
-def wait_now(service: Service, record: ClusterRecord, job: str) -> Wait | None:
-    """Say why a job waits with the numbers of now; None if the next step would start it, or nothing of it waits."""
-    with mirrored(service, service.entry(record)) as mirror:
-        seen = take_snapshot(service, mirror)
-        if seen is None or job not in mirror.census.jobs:
-            return None
-        plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)
-        named = next((wait for wait in plan.waits if wait.job == job), None)
-        if named or plan.rest is None:
-            return named
-        return plan.rest.of(job) if left(mirror.census, job, started(mirror.census, plan)) > 0 else None
-
-
-# ── 5 check and write, 6 keep the wait reasons ──
+# ── 5 check and write, 6 store the codes of waits that have changed ──
 
 
 def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
     check_plan(seen.view, plan)
     mirror, now = seen.mirror, service.clock()
-    waits = list(_to_keep(seen, plan, now))
-    mirror.common = plan.rest.common if isinstance(plan.rest, OneText) else ""
+    waits = _changed_codes(seen, plan)
     remembers = dict(plan.memory) != dict(seen.record.memory)
     promises = plan.promises != tuple(seen.view.promises)
     if not (plan.orders or waits or remembers or promises or mirror.doomed or mirror.read > MANY_ROWS):
@@ -274,8 +254,8 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
             end(connection, job, now, why)
         if remembers:
             clusters.set_memory(connection, seen.record.id, plan.memory)
-        for job, wait in waits:
-            jobs.change(connection, job, wait=wait)
+        if waits:
+            jobs.set_waits(connection, waits)
         if promises:
             reservations.keep_promises(connection, seen.record.id, seen.view.promises, plan.promises)
             tell_broken(connection, seen.record.id, seen.record.name, plan.broken)
@@ -287,10 +267,11 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
 
 def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
     """Return a plan without what passes a limit over all clusters by what has started elsewhere since the view."""
-    rules = seen.rules
+    rules = seen.view.rules
     if rules is None or not rules.has_shared_limits or not any(isinstance(order, Start) for order in plan.orders):
         return plan
-    return within(seen.view, plan, with_elsewhere(connection, seen.mirror.entry, rules))
+    view = replace(seen.view, rules=with_elsewhere(connection, seen.mirror.entry, rules))
+    return within(view, plan)
 
 
 def _canceled(plan: Plan) -> dict[str, str]:
@@ -325,34 +306,23 @@ def _slots(mirror: Mirror, task: Task) -> int:
     return slots_of(mirror.jobs[task.job].read.tasks[task.index].labels, take) if take else 1
 
 
-def _to_keep(seen: Frozen, plan: Plan, now: float) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Say what is to be stored of why jobs wait, where the store says something else."""
-    census, named = seen.mirror.census, {wait.job for wait in plan.waits}
-    begun = started(census, plan)
-    for job in sorted(begun.keys() - named):
-        if left(census, job, begun) <= 0:
-            yield job, None
-    for wait in (*plan.waits, *seen.mirror.blocked.values(), *_rest(seen.mirror, plan, named, begun)):
-        known = seen.mirror.jobs[wait.job].record.wait or {}
-        since = known.get("since", now) if known.get("reason") == wait.reason else now
-        told = {"reason": wait.reason, "text": wait.text, "facts": dict(wait.facts), "since": since}
-        if told != known:
-            yield wait.job, told
+def _changed_codes(seen: Frozen, plan: Plan) -> dict[str, dict[str, Any] | None]:
+    """Return {job: what is to be stored of its wait} where its code is another one than the stored; None: it starts.
 
-
-def _rest(mirror: Mirror, plan: Plan, named: set[str], begun: Counter[str]) -> Iterator[Wait]:
-    """Say why jobs wait that the plan does not name, where the store has another reason; own numbers are not kept."""
-    rest = plan.rest
-    if rest is None:
-        return
-    few = len(mirror.census.jobs) <= RENEWED
-    renewed = few and isinstance(rest, OneText) and rest.common not in ("", mirror.common)
-    many = rest if isinstance(rest, ManyReasons) else None
-    own = many.reasons if many else (rest.reason,)
-    trusted = () if few and many else own  # not looked at job by job
-    for reason, jobs_ in list(mirror.reasons.items()):
-        if reason in trusted and not renewed:
-            continue
-        for job in sorted(jobs_ - named):
-            if left(mirror.census, job, begun) > 0 and (renewed or many is None or many.reason_of(job) != reason):
-                yield rest.of(job)
+    Of the jobs that the plan does not name those are compared of which something has changed, and some others by
+    turns: a code that follows from what others do is stored a few steps later; readers are answered from the plan in force.
+    """
+    mirror, census, begun = seen.mirror, seen.mirror.census, started(seen.mirror.census, plan)
+    codes = {wait.job: wait.reason for wait in reversed(plan.waits)}
+    codes |= {job: "" for job in begun.keys() - codes.keys() if left(census, job, begun) <= 0}
+    codes |= mirror.blocked
+    if plan.rest is not None:
+        usual = plan.rest.reason
+        compared = mirror.to_compare(plan, MOST_CODES) & census.jobs.keys() - codes.keys()
+        code = getattr(plan.rest, "code", lambda _: usual)  # a third party's may know no other than the usual one
+        codes |= {job: code(job) for job in compared}
+    return {
+        job: {"reason": code, "since": seen.view.now} if code else None
+        for job, code in sorted(codes.items())
+        if code_of(mirror.jobs[job].record) != code
+    }

@@ -83,7 +83,7 @@ def test_job_is_placed_when_a_state_changes_and_runs_like_any_other(api: Api) ->
     assert tries.look() == [made["id"]]
     shown = show(api, made, oak.token)
     assert (shown["state"], shown["cluster"], shown["nodes"]) == ("WAITING", "oak", 1)
-    assert shown["wait"]["reason"] == "next-cycle"
+    assert shown["wait"]["reason"] == "no-agent"
     assert (shown["id"], shown["name"], shown["requestor"]) == (made["id"], "it", "ann")
     assert api.good("GET", f"/v1/jobs/{made['id']}/replay", None, oak.token)["equal"] is True
     oak.say("heartbeat", workers=["n0", "n1", "n2", "n3"])

@@ -332,10 +332,10 @@ def test_a_cluster_whose_step_does_not_come_back_keeps_no_other_from_its_forecas
         one.say("heartbeat")
     entries, current = oak.api.service.catalogue, mirror._current
 
-    def taken(service: Any, entry: Any) -> Any:
+    def taken(service: Any, entry: Any, until: float) -> Any:
         if entry.id == entries["oak"].id:
             raise TryLater("the policy of cluster oak does not come back", retry_after=30)
-        return current(service, entry)
+        return current(service, entry, until)
 
     monkeypatch.setattr(mirror, "_current", taken)
     forecast(oak.api)

@@ -6,7 +6,6 @@ from sqlalchemy.exc import OperationalError
 from rainbow.api import create_app
 from rainbow.scheduling import Traits, policies, traits_of
 from rainbow.service import Service, Settings, settings_of
-from rainbow.service.scheduler import step as scheduler_step
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.service.scheduler.step import step
 from rainbow.state_machine import TaskState, advance
@@ -45,10 +44,7 @@ def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, c
     ]
 
 
-def test_reasons_of_very_many_jobs_are_not_written_anew_for_one_worker_more(
-    api, service, cluster, agent, monkeypatch
-):
-    monkeypatch.setattr(scheduler_step, "RENEWED", 1)
+def test_reasons_of_many_jobs_follow_one_worker_and_no_job_is_written_for_it(api, service, cluster, agent, clock):
     agent.say("heartbeat")
     first, *_ = names = [
         one["name"] for one in api("GET", "/v1/clusters/one/workers", cluster["secret"]).json["workers"]
@@ -59,11 +55,13 @@ def test_reasons_of_very_many_jobs_are_not_written_anew_for_one_worker_more(
     step(service, "one")
     before = [show(api, cluster, job)["wait"] for job in jobs]
     api("POST", f"/v1/clusters/one/workers/{first}:offline", cluster["secret"])
-    step(service, "one")
-    assert [show(api, cluster, job)["wait"] for job in jobs] == before
-    now = api("GET", f"/v1/jobs/{jobs[0]}/why", cluster["token"]).json["wait"]
-    assert "offline" in now["text"]
-    assert "offline" not in before[0]["text"]
+    clock.now += 2
+    assert not step(service, "one")
+    after = [show(api, cluster, job)["wait"] for job in jobs]
+    assert all("offline" not in wait["text"] for wait in before)
+    assert all("offline" in wait["text"] for wait in after)
+    assert [wait["since"] for wait in after] == [wait["since"] for wait in before]
+    assert api("GET", f"/v1/jobs/{jobs[0]}/why", cluster["token"]).json["wait"] == after[0]
 
 
 def test_task_goes_through_its_states_to_completed(api, service, cluster, agent):

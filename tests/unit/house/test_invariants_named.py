@@ -6,11 +6,9 @@ back.
 """
 
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[2]
 HOST, COUNTED, DEFECTS = "test_host_invariants", "test_load_based_invariants", "test_load_based_defects"
 HELD = {
     "I1": [(COUNTED, "test_i1_i2_i3_every_idle_worker_somebody_waits_for_is_used_and_no_other")],
@@ -90,11 +88,10 @@ HELD = {
 @pytest.mark.parametrize("what", HELD)
 def test_what_must_hold_has_a_test_of_its_name(what):
     for module, name in HELD[what]:
-        [path] = TESTS.rglob(f"{module}.py")
-        test = import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
+        found = import_module(f"tests.{module}")
         for part in name.split("."):
-            test = getattr(test, part)
-        assert callable(test)
+            found = getattr(found, part)
+        assert callable(found)
 
 
 def test_nothing_is_left_out():

@@ -1,0 +1,156 @@
+"""The plan of any policy, within the rules of its host, with the vertices that its starts hold.
+
+    1 cut       hide what limits of running cores leave no room for, and what waits behind a claim (preemption.py)
+    2 plan      ask the policy, and locate what it starts
+    3 again     what it starts beyond a limit is hidden, and the policy asked once more; what is left is dropped
+    4 preempt   what may preempt others and did not start
+
+Without rules it is the policy's own plan, located.
+
+A policy that asked `view.free` says where its starts lie. Those of any other are located here, in the order of the
+plan: slots that amounts say completely on the leaves of their workers, all else as the matcher says on them. A gang
+for which there is room in amounts only waits with the reason `fragmented`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rainbow.scheduling.interface import Free, Plan, Policy, Start, View, Wait, Whole, cluster_index_of
+from rainbow.scheduling.invariants import left, started
+from rainbow.scheduling.qos import Limit, Rules
+from rainbow.scheduling.rules.preemption import NAME, Preemption
+from rainbow.scheduling.rules.running_limits import (
+    Cut,
+    Gang,
+    beyond,
+    cut_to,
+    cuts,
+    owner_of,
+    reasons,
+    used_cores,
+    without,
+)
+from rainbow.scheduling.snapshot import GangView
+
+
+def ruled(policy: Policy, view: View) -> Plan:
+    """Return a policy's plan for a view, within the rules that the view brings."""
+    rules = view.rules
+    if rules is None:
+        return located(view, policy.plan(view))
+    if view.census is None:
+        view = replace(view, census=cluster_index_of(view))
+    return _Ruled(policy, view, rules).plan()
+
+
+class _Ruled:
+    def __init__(self, policy: Policy, view: View, rules: Rules) -> None:
+        self.policy, self.view, self.rules = policy, view, rules
+        self.census = cluster_index_of(view)
+        counts = rules.has_limits or rules.parents
+        self.used = used_cores(rules, self.census.runs.values()) if counts else {}
+        self.preemption = Preemption.of(view, rules, self.used) if rules.has_preemption or rules.parents else None
+        own = {key: value for key, value in view.memory.items() if key != NAME}
+        self.seen = replace(view, memory=own) if NAME in view.memory else view
+
+    def plan(self) -> Plan:
+        cut = cuts(self.rules, self.census.jobs.values(), self.used) if self.rules.has_limits else {}
+        cut |= self.preemption.held_back() if self.preemption else {}
+        plan = self._asked(cut)
+        if self.rules.has_limits and (more := beyond(self.view, plan, self.used)):
+            cut |= self._less(plan, more, cut)
+            plan = self._asked(cut)
+            plan = without(self.view, plan, beyond(self.view, plan, self.used))
+        plan = self._preempting(plan, cut)
+        return plan if self.view.quiet else self._explained(plan, cut)
+
+    def _asked(self, cut: Mapping[str, Cut]) -> Plan:
+        """Ask the policy without what is cut."""
+        if not cut:
+            return located(self.seen, self.policy.plan(self.seen))
+        with self.census.showing([one.job for one in cut.values()]):
+            jobs = [cut[job.id].job if job.id in cut else job for job in self.seen.jobs]
+            seen = replace(self.seen, jobs=[job for job in jobs if job.gangs or job.running])
+            return located(seen, self.policy.plan(seen))
+
+    def _less(self, plan: Plan, more: Mapping[Gang, Limit], cut: Mapping[str, Cut]) -> dict[str, Cut]:
+        """Show of each job under a limit that was passed only what it starts within it."""
+        passed, within = set(more.values()), dict[str, dict[int, GangView]]()
+        for order in plan.orders:
+            gang = self.census.gang_of(order.task) if isinstance(order, Start) else None
+            if gang is not None and (gang.job, gang.number) not in more:
+                within.setdefault(gang.job, {})[gang.number] = gang
+        found: dict[str, Cut] = {}
+        for job in self.census.jobs.values():
+            limit = min(passed.intersection(self.rules.limits(owner_of(job))), default=None)
+            kept = within.get(job.id, {})
+            hidden = job.id in cut and cut[job.id].wait is not None
+            if limit is not None and not hidden and len(kept) < len(job.gangs):
+                first = next(gang for gang in job.gangs if gang.number not in kept)
+                found[job.id] = cut_to(job, tuple(kept.values()), limit, first)
+        return found
+
+    def _preempting(self, plan: Plan, cut: Mapping[str, Cut]) -> Plan:
+        if self.preemption is None:
+            return plan
+        whole = isinstance(self.policy, Whole) and self.policy.takes_whole_workers(self.view.settings)
+        stops, waits = self.preemption.orders(plan, cut, whole=whole)
+        named = {wait.job for wait in waits}
+        kept = tuple(wait for wait in plan.waits if wait.job not in named)
+        memory = {**plan.memory, **({NAME: self.preemption.claims} if self.preemption.claims else {})}
+        return replace(plan, orders=(*plan.orders, *stops), waits=(*kept, *waits), memory=memory)
+
+    def _explained(self, plan: Plan, cut: Mapping[str, Cut]) -> Plan:
+        """Say of what was cut why it waits, unless the policy has said it of the job."""
+        named, begun = {wait.job for wait in plan.waits}, started(self.census, plan)
+        silent = (one for job, one in cut.items() if job not in named and left(self.census, job, begun) > 0)
+        return replace(plan, waits=(*plan.waits, *reasons(self.view, plan, silent, self.used)))
+
+
+NOT_TOGETHER = "what it asks for is free in amounts, but not together as it is wanted"
+
+
+def located(view: View, plan: Plan) -> Plan:
+    """Return a plan whose starts say what they hold; what cannot be held waits instead."""
+    free, census = view.free, cluster_index_of(view)
+    if free is None:
+        return plan
+    gangs: dict[tuple[str, int], tuple[GangView, list[Start]]] = {}
+    for order in plan.orders:
+        if isinstance(order, Start) and (gang := census.gang_of(order.task)) is not None:
+            gangs.setdefault((gang.job, gang.number), (gang, []))[1].append(order)
+    free.begin()
+    found: dict[str, Start | None] = {}
+    waits: dict[str, Wait] = {}
+    for gang, starts in gangs.values():
+        placed = _placed(free, gang, starts)
+        if placed is None and not view.quiet:
+            waits.setdefault(gang.job, free.why(gang.demand) or Wait(gang.job, "fragmented", NOT_TOGETHER))
+        found.update({start.task: None for start in starts} if placed is None else {s.task: s for s in placed})
+    free.begin()
+    changed = [found.get(order.task, order) if isinstance(order, Start) else order for order in plan.orders]
+    kept = tuple(wait for wait in plan.waits if wait.job not in waits)
+    return replace(plan, orders=tuple(filter(None, changed)), waits=(*kept, *waits.values()))
+
+
+def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] | None:
+    """Return the starts of a gang with what they hold; None if that is not free."""
+    if not any(start.placement for start in starts):  # handed over to a cluster that places them itself
+        return list(starts)
+    pieces = [start.located for start in starts]
+    if None not in pieces and free.book(pieces):
+        return [replace(start, held=free.words(start.located)) for start in starts]
+    if gang.slots:
+        pieces = [free.fill(start.placement) for start in starts]
+        if None in pieces:
+            return None
+        return [replace(start, held=free.words(own)) for start, own in zip(starts, pieces, strict=True)]
+    taken = free.take(gang.demand, among={name for start in starts for name in start.placement if name})
+    if taken is None:
+        return None
+    by_task = dict(zip(gang.tasks, zip(taken.placements, taken.located, strict=True), strict=True))
+    return [
+        replace(start, placement=by_task[start.task][0], held=free.words(by_task[start.task][1])) for start in starts
+    ]

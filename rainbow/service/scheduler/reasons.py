@@ -1,0 +1,462 @@
+"""The reason of a wait: one function gives it to every reader, from the cluster's plan in force.
+
+    code       what the store keeps of a wait, with the time since when it holds: {"reason", "since"}
+    in force   the last plan of a cluster that this process has made, in a step or for a reader; text and facts are
+               worked out from it, job by job, on request
+    mark       a wait that is a fact and no plan's opinion (store/jobs.py); it is stored whole
+
+A plan answers for the state of the mirror that it was made of, and what it has answered it answers again. So one
+plan gives one answer about a job, and `at`, the plan's time, keeps the plans of two processes apart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from rainbow.errors import RainbowError, TryLater
+from rainbow.scheduling import Plan, Wait, policies, ruled, traits_of
+from rainbow.scheduling.invariants import left, started
+from rainbow.service.core.counters import count
+from rainbow.service.core.heartbeats import PULLS, alive
+from rainbow.service.core.service import ByCluster
+from rainbow.service.live_state.mirror import mirrored
+from rainbow.service.scheduler.view import Frozen, take_snapshot
+from rainbow.state_machine import JobState, TaskState
+from rainbow.store import clusters, tasks, workers
+from rainbow.store.jobs import LIVE, MARKS, code_of
+from rainbow.text import rfc3339, some
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    import sqlalchemy as sa
+
+    from rainbow.service.core.service import RegisteredCluster, Service
+    from rainbow.service.live_state.mirror import Mirror
+    from rainbow.store.clusters import Planned
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.tasks import TasksInState
+
+BUDGET = 0.2  # seconds in which one answer may plan
+EVERY = 1.0  # seconds between two plans of a cluster that are made for readers
+# reasons that lie with the job: they come before what its cluster is
+ITS_OWN = frozenset(
+    {"dependency", "begin-time", "suspended", "canceled", "array-limit", "pending", "stopping", "not-accepted"}
+)
+SOON = "next-cycle"
+Reason = dict[str, Any]
+
+
+@dataclass(slots=True)
+class PlanInForce:
+    """The last plan of a cluster: `state` is the mirror's, `epoch` and `version` those of store and notifications."""
+
+    number: int
+    at: float
+    plan: Plan
+    mirror: Mirror
+    state: int
+    epoch: int
+    version: int
+    cost: float = 0.0  # seconds
+    made: float = 0.0  # by the service's monotonic clock
+    asked: float = -EVERY  # when a reader's plan was made last
+    fault: str = ""
+    waits: dict[str, Wait] = field(default_factory=dict)  # that the plan names
+    begun: Counter[str] | None = None  # tasks that it starts, by job
+    answers: dict[str, Reason | None] = field(default_factory=dict)
+    codes: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # what the store had of these jobs
+
+    def is_of(self, mirror: Mirror) -> bool:
+        """Return whether the mirror is still what it was when the plan was made of it."""
+        return self.mirror is mirror and self.state == mirror.state
+
+    def reason(self, job: str) -> Reason | None:
+        """Return the reason of a job of the mirror, which is the caller's alone; None: nothing of it waits."""
+        if job not in self.answers:
+            record, wait = self.mirror.jobs[job].record, self._wait(job)
+            self.codes[job] = code_of(record), record.suspended_at
+            since = record.wait["since"] if wait and record.wait and code_of(record) == wait.reason else self.at
+            said = self.dated(_reason(wait.reason, wait.text, wait.facts, since)) if wait else None
+            self.answers[job] = said
+        return self.answers[job]
+
+    def is_about(self, record: JobRecord) -> bool:
+        """Return whether a job is what it was when the plan was made, or a step has stored what the plan says."""
+        code, suspended_at = self.codes.get(record.id, ("", None))
+        answer = self.answers.get(record.id) or {}
+        return code_of(record) in (code, answer.get("reason", "")) and record.suspended_at == suspended_at
+
+    def dated(self, reason: Reason) -> Reason:
+        """Return a reason with the time and the number of this plan."""
+        return {**reason, "at": rfc3339(self.at), "plan": self.number}
+
+    def _wait(self, job: str) -> Wait | None:
+        census = self.mirror.census
+        if job in self.waits:
+            return self.waits[job]
+        if job not in census.jobs:
+            return self.mirror.wait_of(self.mirror.jobs[job])
+        if self.begun is None:
+            self.begun = started(census, self.plan)
+        if left(census, job, self.begun) <= 0:
+            return Wait(job, SOON, f"the next scheduling cycle of {self.mirror.entry.cluster.name} starts it")
+        return self.plan.rest.of(job) if self.plan.rest else None
+
+
+class PlansInForce(ByCluster[PlanInForce]):
+    """The plan in force of each cluster of which this process has one."""
+
+    def put(self, service: Service, seen: Frozen, plan: Plan, version: int, began: float) -> PlanInForce:
+        """Let a plan be the one in force, which readers ask from now on."""
+        mirror, before = seen.mirror, self.get(seen.mirror.entry.id)
+        made = PlanInForce(
+            number=before.number + 1 if before else 1,
+            at=seen.view.now,
+            plan=plan,
+            mirror=mirror,
+            state=mirror.state,
+            epoch=mirror.epoch,
+            version=version,
+            cost=monotonic() - began,
+            made=service.monotonic(),
+            asked=before.asked if before else -EVERY,
+            waits={wait.job: wait for wait in reversed(plan.waits)},
+        )
+        self[mirror.entry.id] = made
+        return made
+
+
+def reason_of(service: Service, record: JobRecord) -> Reason | None:
+    """Return why a job waits: {"reason", "text", "facts", "since", "at", "plan"}; None if nothing of it waits.
+
+    `at` is the time of the plan that says so (RFC 3339) and `plan` its number; both None where no plan does.
+    """
+    return reasons_of(service, [record]).get(record.id)
+
+
+def reasons_of(service: Service, records: Sequence[JobRecord]) -> dict[str, Reason]:
+    """Return {job: why it waits} of those of some jobs that do; all jobs of a cluster by one plan."""
+    found: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
+    live = [one for one in records if one.state in LIVE and one.id not in found]
+    planned, asked = _without_plan(service, live, found)
+    until = monotonic() + BUDGET
+    for cluster_id, own in asked.items():
+        found |= _by_plan(service, cluster_id, planned[cluster_id], own, until)
+    return {job: reason for job, reason in found.items() if reason is not None}
+
+
+def _reason(code: str, text: str, facts: Mapping[str, Any], since: float | None) -> Reason:
+    return {"reason": code, "text": text, "facts": dict(facts), "since": since, "at": None, "plan": None}
+
+
+def _is_marked(record: JobRecord) -> bool:
+    """Return whether what is stored of a job's wait is the whole of it, text and facts included."""
+    return record.state is JobState.UNPLACED or (record.state in LIVE and code_of(record) in MARKS)
+
+
+def _mark(record: JobRecord) -> Reason:
+    wait = record.wait or {}
+    return _reason(wait["reason"], wait.get("text", ""), wait.get("facts", {}), wait.get("since"))
+
+
+def _without_plan(
+    service: Service, live: Sequence[JobRecord], found: dict[str, Reason | None]
+) -> tuple[Mapping[str, Planned], dict[str, list[JobRecord]]]:
+    """Add the reasons that no plan says; return how clusters are planned, and by cluster the jobs to ask plans of."""
+    if not live:
+        return {}, {}
+    asked: dict[str, list[JobRecord]] = {}
+    ids = {record.cluster_id for record in live}
+    with service.store.read() as connection:
+        planned, lonely = clusters.planned(connection, ids), workers.unattended(connection, ids)
+        uncoded = [record for record in live if record.wait is None]
+        standing = tasks.standing(connection, [record.id for record in uncoded])
+        sites = {
+            one: _presence(service, connection, one, planned[one])
+            for one in ids & planned.keys()
+            if one in lonely or any(record.cluster_id == one for record in uncoded)
+        }
+    for record in live:
+        if (cluster := planned.get(record.cluster_id)) is None:
+            continue
+        code, since = code_of(record), (record.wait or {}).get("since")
+        if record.wait is None:
+            said = _on_its_way(record, standing.get(record.id, {}), sites[record.cluster_id])
+            found[record.id] = said
+            if said is None:
+                continue
+            code, since = said["reason"], said["since"]
+        nobody = _nobody(sites[record.cluster_id], record.submitted_at) if record.cluster_id in lonely else None
+        if fault := service.faults.get(record.cluster_id):
+            text = f"the scheduler's last step of {cluster.name} failed, its owner must act: {fault}"
+            found[record.id] = _reason("step-failed", text, {"fault": fault}, since)
+        elif cluster.drained_at is not None and code not in ITS_OWN:
+            until = f"until `rainbow cluster reinstate {cluster.name}`"
+            text = f"cluster {cluster.name} is drained and starts nothing {until}"
+            found[record.id] = _reason("drained", text, {"drained_at": cluster.drained_at}, since)
+        elif nobody and code not in ITS_OWN | {"agent-silent"}:
+            found[record.id] = _reason(nobody["reason"], nobody["text"], nobody["facts"], since)
+        elif record.wait is not None or code == SOON:
+            asked.setdefault(record.cluster_id, []).append(record)
+    return planned, asked
+
+
+def _by_plan(
+    service: Service, cluster_id: str, cluster: Planned, records: Sequence[JobRecord], until: float
+) -> dict[str, Reason | None]:
+    """Return what the plan in force says of some jobs of a cluster; the stored code where there is none in time.
+
+    Of a job whose stored code has been changed since, as when its owner resumes it, only the newest plan is believed.
+    """
+    plans, fault = service.state(PlansInForce), ""
+    entry, wanted = service.catalogue.get(cluster.name), [record.id for record in records]
+    answers: Mapping[str, Reason | None] = {}
+    if entry is not None and entry.id == cluster_id:
+        known = plans.get(cluster_id)
+        if known and _holds(service, known, cluster) and known.answers.keys() >= set(wanted):
+            answers = known.answers
+        try:
+            answers = answers or _in_time(service, entry, cluster, wanted, until)
+        except TryLater:
+            answers = plans[cluster_id].answers if cluster_id in plans else {}
+        except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
+            fault = _text_of(service, cluster.name, raised)
+    known = plans.get(cluster_id)
+    return {
+        record.id: answers[record.id]
+        if record.id in answers and (not known or known.is_about(record) or _is_newest(service, known, cluster))
+        else _undecided(record, cluster.name, fault)
+        for record in records
+    }
+
+
+def _undecided(record: JobRecord, cluster: str, fault: str) -> Reason:
+    """Return the stored code, with what is known where no plan says more."""
+    text = f"the policy of cluster {cluster} failed, its owner must act: {fault}" if fault else ""
+    since = (record.wait or {}).get("since", record.submitted_at)
+    return _reason(code_of(record) or SOON, text or f"the next scheduling cycle of {cluster} decides", {}, since)
+
+
+def _text_of(service: Service, cluster: str, raised: Exception) -> str:
+    count("rainbow_step_faults", cluster)
+    return str(raised) if isinstance(raised, RainbowError) else f"{type(raised).__name__}: {raised}"
+
+
+def _holds(service: Service, known: PlanInForce, cluster: Planned) -> bool:
+    """Return whether a plan answers although something may have happened since, or nothing has.
+
+    News of other processes may be lost: where there are any, no plan is believed for long.
+    """
+    now = service.monotonic()
+    if 0 <= now - known.asked < EVERY:
+        return True
+    return (not service.store.many_processes or 0 <= now - known.made < EVERY) and _is_newest(service, known, cluster)
+
+
+def _is_newest(service: Service, known: PlanInForce, cluster: Planned) -> bool:
+    """Return whether nothing is known to have happened since a plan was made."""
+    return (known.epoch, known.version) == (cluster.epoch, service.news.version(known.mirror.entry.id))
+
+
+def _in_time(
+    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], until: float
+) -> Mapping[str, Reason | None]:
+    """Ask a built-in policy here; a third party's in a thread of its own, which may not come back."""
+    if not policies.is_installed(cluster.policy):
+        return _asked(service, entry, cluster, wanted, until)
+    stuck = service.state(_Threads)
+    if (before := stuck.get(entry.id)) is not None:
+        before.join(max(0.0, until - monotonic()))
+        if before.is_alive():
+            raise RainbowError("it has not come back since it was asked why jobs wait")
+    done: list[Mapping[str, Reason | None] | Exception] = []
+
+    def work() -> None:
+        try:
+            done.append(_asked(service, entry, cluster, wanted, until))
+        except Exception as fault:
+            done.append(fault)
+
+    stuck[entry.id] = thread = threading.Thread(target=work, name="reasons", daemon=True)
+    thread.start()
+    thread.join(max(0.0, until - monotonic()))
+    if not done:
+        raise RainbowError(f"it does not come back within {BUDGET:g} s, asked why jobs wait")
+    if isinstance(done[0], Exception):
+        raise done[0]
+    return done[0]
+
+
+class _Threads(ByCluster[threading.Thread]):
+    """The last thread that asked a third party's policy."""
+
+
+def _asked(
+    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], until: float
+) -> Mapping[str, Reason | None]:
+    """Return what the plan in force says of jobs; it is made if it must be and may."""
+    with mirrored(service, entry, max(0.0, until - monotonic())) as mirror:
+        known = _current(service, mirror, cluster, until)
+        if known is None or not known.is_of(mirror):
+            return known.answers if known else {}
+        return {job: _said(service, known, job) for job in wanted if job in mirror.jobs}
+
+
+def _said(service: Service, known: PlanInForce, job: str) -> Reason | None:
+    """Return the reason of one job; what its policy raises is said in its place."""
+    try:
+        return known.reason(job)
+    except Exception as raised:
+        name, record = known.mirror.entry.cluster.name, known.mirror.jobs[job].record
+        return known.dated(_undecided(record, name, _text_of(service, name, raised)))
+
+
+def _current(service: Service, mirror: Mirror, cluster: Planned, until: float) -> PlanInForce | None:
+    """Return the plan in force, or make one if something has happened since, at most once in EVERY seconds."""
+    plans, began = service.state(PlansInForce), monotonic()
+    known = plans.get(mirror.entry.id)
+    if known and known.is_of(mirror) and _holds(service, known, cluster):
+        return known
+    if began + (known.cost if known else 0.0) > until:
+        return known
+    version = service.news.version(mirror.entry.id)
+    seen = take_snapshot(service, mirror)
+    if seen is None:
+        return None
+    made = plans.put(service, seen, ruled(policies.get(seen.record.policy), seen.view), version, began)
+    made.asked = service.monotonic()
+    return made
+
+
+# ── without a plan: the tasks are on their way to an agent, or back from one ──
+#
+# WAITING    no scheduling cycle has looked at it yet
+# ASSIGNED   no agent has accepted it: none is connected, or it has not asked yet
+# ACCEPTED   the agent has it; its resource manager says why it does not start, if the executor can say so
+# STOPPING   the agent has not confirmed the end
+# SUSPENDED  it is held in place
+#
+# An agent that is silent comes before all of this: nothing is known of its tasks.
+
+T = TaskState
+NAMED = 5  # agents that are called by name
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPresence:
+    """What is known of a cluster: when each agent was last seen.
+
+    `living` are those whose lease is not over, `serving` those of them that have not said that no worker is up.
+    """
+
+    name: str
+    seen: Mapping[str, float]
+    living: frozenset[str]
+    serving: frozenset[str]
+    delegates: bool = False
+
+
+def _presence(service: Service, connection: sa.Connection, cluster_id: str, cluster: Planned) -> ClusterPresence:
+    """Return what is known of a cluster."""
+    signs = workers.agents_of(connection, cluster_id)
+    living = alive(service.heartbeats, service.settings.lease, cluster_id, signs)
+    return ClusterPresence(
+        cluster.name,
+        {name: sign.seen_at for name, sign in signs.items()},
+        frozenset(living),
+        frozenset(name for name, sign in living.items() if sign.workers is None or sign.workers),
+        traits_of(cluster.policy).hands_over,
+    )
+
+
+def _nobody(site: ClusterPresence, since: float) -> Reason | None:
+    """Return why nothing starts at a cluster none of whose workers is there; None if an agent serves one."""
+    return None if site.serving or site.delegates else _no_agent(site, since)
+
+
+def _on_its_way(
+    record: JobRecord, standing: Mapping[TaskState, TasksInState], site: ClusterPresence
+) -> Reason | None:
+    """Say why a job waits; None if all that is left of it runs."""
+    for state, say in _SAID.items():
+        if state in standing and (wait := say(record, standing[state], site)) is not None:
+            return wait
+    if T.RUNNING in standing:
+        return None
+    return _wait("next-cycle", f"the next scheduling cycle of {site.name} decides", record.submitted_at)
+
+
+def _wait(reason: str, text: str, since: float | None, /, **facts: Any) -> Reason:
+    return _reason(reason, text, facts, since)
+
+
+def _silent(_: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason | None:
+    if of.agent in site.living or of.agent.startswith(PULLS):
+        return None
+    seen = site.seen.get(of.agent)
+    since = f"silent since {rfc3339(seen)}" if seen is not None else "not known any more"
+    text = f"{some(of.number, 'task')} at agent {of.agent}, {since}; requeued when its lease and grace are over"
+    return _wait("agent-silent", text, seen, agent=of.agent, tasks=of.number)
+
+
+def _assigned(_: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason:
+    if site.serving:
+        names = sorted(site.serving)[:NAMED]
+        may = some(len(site.serving), "connected agent")
+        text = f"{some(of.number, 'task')} assigned; {may} of {site.name} may accept"
+        return _wait("not-accepted", text, of.since, tasks=of.number, agents=names)
+    return _no_agent(site, of.since, tasks=of.number)
+
+
+def _no_agent(site: ClusterPresence, since: float | None, **facts: Any) -> Reason:
+    """Say that no agent serves a cluster."""
+    last = max(site.seen.values(), default=None)
+    seen = f"the last was seen at {rfc3339(last)}" if last is not None else "none was ever seen"
+    pull = ", none has received it" if site.delegates else ""
+    none = "connected agents of {} serve a worker" if site.living else "agents of {} are connected"
+    text = f"0 {none.format(site.name)}{pull}; {seen}; start one with rainbow agent"
+    return _wait("no-agent", text, since, **facts, last_seen=None if last is None else rfc3339(last))
+
+
+def _accepted(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    if of.pending:
+        facts = {**of.pending.get("facts", {}), "code": of.pending["code"], "agent": of.agent, "tasks": of.number}
+        return _wait("pending", of.pending["text"], of.pending["since"], **facts)
+    text = f"{some(of.number, 'task')} accepted by agent {of.agent} and not started; it reports no reason"
+    return _wait("not-started", text, of.since, agent=of.agent, tasks=of.number)
+
+
+def _stopping(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    if how := of.preempted:
+        told = f"{some(of.number, 'task')} told by {how['signal']}, ended in {how['grace']:g} s"
+        text = f"preempted by job {how['by']}: {told}"
+        return _wait("preempted", text, of.since, agent=of.agent, tasks=of.number, by=how["by"])
+    text = f"{some(of.number, 'task')} told to stop; agent {of.agent} has not confirmed the end"
+    return _wait("stopping", text, record.canceled_at or of.since, agent=of.agent, tasks=of.number)
+
+
+def _suspended(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason:
+    if (wait := _silent(record, of, site)) is not None:
+        return wait
+    asked = record.suspended_at is not None
+    how = "; resume the job with rainbow job resume" if asked else " by the policy or at the site, or not resumed yet"
+    text = f"{some(of.number, 'task')} suspended{how}"
+    return _wait("suspended", text, record.suspended_at or of.since, tasks=of.number)
+
+
+_SAID = {
+    T.ASSIGNED: _assigned,
+    T.ACCEPTED: _accepted,
+    T.STOPPING: _stopping,
+    T.SUSPENDED: _suspended,
+    T.RUNNING: _silent,
+}
