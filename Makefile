@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
-.PHONY: demo test suite lint services bench serve page docs soak clean
+.PHONY: demo test suite lint services bench serve page docs soak jepsen clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
@@ -16,6 +16,11 @@ suite: .venv/dev services
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load
 	RAINBOW_SOAK=1 $(BIN)/pytest -m "soak or hypothesis"
+
+# STORE (sqlite, postgresql, router; all), SECONDS, SEED, NEMESIS (kill,pause,cut,clock,full,pg,neighbors) as variables
+jepsen: .venv/dev services ## a history under faults, judged: STORE=sqlite SECONDS=60 SEED=7 NEMESIS=kill,pause
+	$(BIN)/python -m tests.history.record $(if $(STORE),--store $(STORE)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(NEMESIS),--nemesis $(NEMESIS))
 
 lint: .venv/dev ## style, types and the shape of the house
 	$(BIN)/ruff check .

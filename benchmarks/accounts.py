@@ -14,7 +14,8 @@ from rainbow.service import Service, Settings
 from rainbow.service.accounts.account_cache import KnownAccounts
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.access import Caller
-from rainbow.service.placement.submit import Submission, submit
+from rainbow.service.placement.batch import submit
+from rainbow.service.placement.submit import Submission
 from rainbow.store import open_store
 from rainbow.store.accounts import charges, registry
 

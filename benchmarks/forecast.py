@@ -140,7 +140,8 @@ def probing() -> None:
             slots, seconds = rng.randint(1, 64), rng.uniform(60, 20_000)
             told = float(eta(rooms, slots, {"core": 1}, np.array([seconds]), now)[0][0])
             gang = GangView("probe", 0, ("probe",), "probe", seconds, (SlotsView("s", {"core": 1}, slots, slots),))
-            scores.append(score(Space(of, uses).book(gang, seconds), told))
+            probe = JobView("probe", "probe", now, (gang,))
+            scores.append(score(Space(of, uses).book(probe, gang, seconds), told))
         within = sum(abs(one) <= log(2) for one in scores) / PROBES
         row(waiting, PROBES, f"{within:.2f}", f"{sum(one > log(2) for one in scores) / PROBES:.2f}")
 

@@ -16,8 +16,8 @@ from benchmarks.timing import exponent, heading, row, timed
 from rainbow.service import Service, Settings
 from rainbow.service.agents.protocol import heartbeat, receive
 from rainbow.service.clusters.registration import register
+from rainbow.service.placement.batch import submit
 from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import submit
 from rainbow.store import open_store
 
 JOBS, CLUSTERS, WORKERS, AGENTS = 1_000_000, 10_000, 100_000, 1_000

@@ -13,8 +13,8 @@ from rainbow.service import Service, Settings
 from rainbow.service.agents.protocol import accept, heartbeat, receive, record_events
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.access import Caller
+from rainbow.service.placement.batch import submit
 from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import submit
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store
 

@@ -15,8 +15,8 @@ from rainbow.service import Service
 from rainbow.service.agents.protocol import heartbeat, receive
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.pubsub import offers_to_all
+from rainbow.service.placement.batch import submit
 from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import submit
 from rainbow.service.scheduler.step import step
 
 SIZES = (100, 1_000, 10_000, 100_000)

@@ -29,8 +29,8 @@ from rainbow.scheduling import LoadBased
 from rainbow.service import Service, Settings
 from rainbow.service.clusters.graphs import patch_graph
 from rainbow.service.core.counters import exposition
+from rainbow.service.placement.batch import submit
 from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import submit
 from rainbow.service.queries.monitoring import gauges, metrics
 from rainbow.store import cluster_states, clusters, open_store
 from rainbow.store.schema import jobs, record_uses, records

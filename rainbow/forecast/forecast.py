@@ -22,6 +22,8 @@ from rainbow.forecast.one_pass import by_submission, one_pass
 from rainbow.forecast.room import Room, Use, room_of
 from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
 from rainbow.scheduling import Delegate, GangView, JobView, Policy, View
+from rainbow.scheduling.qos import Rules
+from rainbow.scheduling.rules.running_limits import cores_of, owner_of
 from rainbow.text import some
 
 LATEST = 100  # scores that bands and corrections are made of
@@ -102,11 +104,12 @@ def ahead(
     bounds: Bounds,
     proceed: Callable[[], bool] = _always,
     again: Iterable[JobView] = (),
+    rules: Rules | None = None,
 ) -> Ahead:
     """Run a policy's plans ahead of time until nothing waits or will again; `proceed` is asked after each plan."""
-    cluster, until = VirtualCluster(view, policy, lengths, again), view.now + bounds.horizon
+    cluster, until = VirtualCluster(view, policy, lengths, again, rules), view.now + bounds.horizon
     for plans in range(1, bounds.plans + 1):
-        cluster.carry_out(policy.plan(cluster.view()))
+        cluster.carry_out(cluster.next_plan())
         following = cluster.next_time() if cluster.waiting else cluster.interruption()
         if not cluster.waiting and following is None:
             return Ahead(cluster, "all", plans)
@@ -128,8 +131,11 @@ def forecast(
     again: Iterable[JobView] = (),
     late: Mapping[str, tuple[float, float]] = MappingProxyType({}),
     missed: Sequence[float] = (),
+    rules: Rules | None = None,
 ) -> Forecast:
     """Return when every job is expected to start and end, with a band, and what that leaves free.
+
+    `rules`: the limits and rights to preempt that the cluster's steps obey.
 
     `again`: jobs with the gangs of theirs that run and that a maintenance may make wait again. `late`: what waits
     past its first forecast, with when that was made and what it said: it counts as if it will start as said now.
@@ -140,7 +146,7 @@ def forecast(
         room = room_of(view.workers, view.consumables, (), view.now)
         counted = [*scores, *_so_far(found, view.now, late)]
         return Forecast(view.now, _banded(found, view.now, counted, missed), room, inf, "all", len(counted) >= FEWEST)
-    run = ahead(view, policy, lengths, bounds, proceed, again)
+    run = ahead(view, policy, lengths, bounds, proceed, again, rules)
     running = {held.job for held in view.runs}
     found = {
         job: Expected(job, span.start, span.end, 0, 0, "running" if job in running else "ahead")
@@ -185,7 +191,8 @@ def _add_pass(
         proceed()
         return lengths.of(job, gang)
 
-    made, tried = one_pass(then, length, order, uses), {job.id for job, _ in order}
+    rules = run.cluster.rules
+    made, tried = one_pass(then, length, order, uses, rules), {job.id for job, _ in order}
     endless = sum(use.end == inf for use in uses)
     for job in then.jobs:
         if not job.gangs:
@@ -202,9 +209,21 @@ def _add_pass(
             found[job.id] = Expected(job.id, start, end, 0, 0, "one-pass")
         else:
             left_out = job.id not in tried and len(order) < bounds.jobs
-            text = NEVER if left_out else _unknown(job.id in made.starts, endless, bounds)
+            text = _short_of(rules, job) or (NEVER if left_out else _unknown(job.id in made.starts, endless, bounds))
             found[job.id] = Expected(job.id, inf, inf, inf, inf, "unknown", text)
     return [*uses, *made.booked]
+
+
+def _short_of(rules: Rules | None, job: JobView) -> str:
+    """Say under which limit a job has no room whatever ends here; "": under none."""
+    limits = rules.limits(owner_of(job)) if rules else ()
+    cores = max((max(cores_of(gang), 1) for gang in job.gangs), default=0)
+    held = {limit: rules.elsewhere.get(limit, 0.0) for limit in limits} if rules else {}
+    limit = min((one for one in limits if one.most - held[one] < cores), default=None)
+    if limit is None:
+        return ""
+    elsewhere = f", and {held[limit]:g} in use on other clusters" if held[limit] else ""
+    return f"{limit}; {cores} needed{elsewhere}"
 
 
 def _limited(order: Iterable[tuple[JobView, GangView]], most: int) -> Iterator[tuple[JobView, GangView]]:

@@ -1,6 +1,7 @@
 """The earliest start of each gang in a given order, beside what holds space and what was placed before it.
 
-What lies outside all workers is one more worker, "".
+What lies outside all workers is one more worker, "". So is each limit of running cores that may bind, under a name
+that no worker has: its cores are those that may still run under it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from rainbow.forecast.room import Use
 from rainbow.scheduling import GangView, JobView, SlotsView, View
 from rainbow.scheduling.free_matrix import Group, Ints, Slots
 from rainbow.scheduling.gangs import summed
+from rainbow.scheduling.qos import Limit, Rules
 from rainbow.scheduling.resource_timeline import Timeline
+from rainbow.scheduling.rules.running_limits import cores_of, held_cores, owner_of, used_cores
 from rainbow.scheduling.snapshot import Placement
 from rainbow.state_machine import WorkerState
 
+UNDER_LIMIT = "\0running"  # the type of what a limit still lets run: no graph has it
 MOST = 30_000_000  # numbers in a matrix: what is left then is not placed
 Asked = Sequence[tuple[Group, Slots]]  # what a gang wants, and of which workers
 
@@ -40,19 +44,20 @@ def one_pass(
     lengths: Callable[[JobView, GangView], Length],
     order: Iterable[tuple[JobView, GangView]],
     uses: Iterable[Use],
+    rules: Rules | None = None,
 ) -> Pass:
     """Place gangs one after the other, each at its earliest start beside what holds space and those before it.
 
-    `lengths` says how long each runs.
+    `lengths` says how long each runs; `rules` which limits of running cores hold.
     """
-    space = Space(view, uses)
+    space = Space(view, uses, rules)
     starts: dict[str, float] = {}
     ends: dict[str, float] = {}
     for job, gang in order:
         if space.matrix.size > MOST:
             break
         length = lengths(job, gang)
-        start = space.book(gang, length.mean)
+        start = space.book(job, gang, length.mean)
         starts[job.id] = min(starts.get(job.id, inf), start)
         ends[job.id] = max(ends.get(job.id, 0.0), start + length.seconds)
     return Pass(starts, ends, space.booked)
@@ -67,29 +72,63 @@ def by_submission(view: View) -> Iterator[tuple[JobView, GangView]]:
 class Space:
     """What is free of a view's ready workers from now on, beside what holds space."""
 
-    def __init__(self, view: View, uses: Iterable[Use]) -> None:
+    def __init__(self, view: View, uses: Iterable[Use], rules: Rules | None = None) -> None:
         self.view = view
+        self.rules = rules
         self.booked: list[Use] = []
         self._kinds = {worker.id: worker.kind for worker in view.workers if worker.state is WorkerState.READY}
         held = [use for use in uses if use.end > view.now]
         begun = summed([{"": view.consumables}, *_beside(held, view.now)])
         ready = {worker.id: worker.capacity for worker in view.workers if worker.id in self._kinds}
-        timeline = Timeline({**ready, **begun})
-        timeline.fill((use.placement, max(use.start, view.now), use.end) for use in held)
-        self.matrix = timeline.matrix([*ready, ""], view.now)
+        self._limits = {limit: f"\0{limit}" for limit in self._binding()}
+        room = {
+            name: {UNDER_LIMIT: max(0, int(limit.most - rules.elsewhere.get(limit, 0)))}
+            for limit, name in self._limits.items()
+            if rules
+        }
+        timeline = Timeline({**ready, **begun, **room})
+        timeline.fill((use.placement, max(use.start, view.now), use.end) for use in [*held, *self._counted(held)])
+        self.matrix = timeline.matrix([*ready, "", *room], view.now)
         self._outside = self.matrix.group([""])
+        self._under = {limit: self.matrix.group([name]) for limit, name in self._limits.items()}
         self._groups: dict[frozenset[str], Group] = {}
 
-    def book(self, gang: GangView, seconds: float) -> float:
-        """Book a gang at its earliest start and return that, infinite if there is none."""
-        asked = self._asked(gang)
+    def _binding(self) -> list[Limit]:
+        """Return the limits that what runs and waits would pass if all of it ran at once."""
+        if self.rules is None or not self.rules.has_limits:
+            return []
+        wanted: Counter[Limit] = used_cores(self.rules, self.view.runs)
+        for job in self.view.jobs:
+            cores = sum(map(cores_of, job.gangs))
+            wanted.update(dict.fromkeys(self.rules.limits(owner_of(job)), cores))
+        return sorted(limit for limit, cores in wanted.items() if limit.kind != "guarantee" and cores > limit.most)
+
+    def _counted(self, held: Sequence[Use]) -> Iterator[Use]:
+        """Yield what each use takes of the limits that its job is under."""
+        if self.rules is None or not self._limits:
+            return
+        for use in held:
+            names = [self._limits[one] for one in self.rules.limits(use.owner) if one in self._limits]
+            cores = held_cores(use.placement)
+            yield from (Use({name: {UNDER_LIMIT: cores}}, use.start, use.end) for name in names)
+
+    def book(self, job: JobView, gang: GangView, seconds: float) -> float:
+        """Book a gang of a job at its earliest start and return that, infinite if there is none."""
+        asked = [*self._within(job, gang), *self._asked(gang)]
         for start, given in self.matrix.starts(*asked[0], seconds) if asked else ():
             placement = self._fitted(asked, start, start + seconds) if len(asked) > 1 else _alone(*asked[0], given)
             if placement is not None:
                 self.matrix.add(placement, start, start + seconds)
-                self.booked.append(Use(placement, start, start + seconds))
+                self.booked.append(Use(placement, start, start + seconds, owner_of(job)))
                 return start
         return inf
+
+    def _within(self, job: JobView, gang: GangView) -> Iterator[tuple[Group, Slots]]:
+        """Yield what a gang takes of each limit: first, so that only times with room under one are tried."""
+        cores = cores_of(gang)
+        for limit in self.rules.limits(owner_of(job)) if self._limits and self.rules and cores else ():
+            if limit in self._under:
+                yield self._under[limit], Slots(((UNDER_LIMIT, cores),), 1)
 
     def _asked(self, gang: GangView) -> Asked:
         hosts = self.view.hosts(gang.demand)

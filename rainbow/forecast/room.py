@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rainbow.scheduling.qos import Owner
 from rainbow.scheduling.snapshot import Placement, WorkerView
 from rainbow.state_machine import WorkerState
 
@@ -26,11 +27,12 @@ Floats = NDArray[np.float64]
 
 
 class Use(NamedTuple):
-    """Space that is held over [start, end)."""
+    """Space that is held over [start, end), for a job of an owner."""
 
     placement: Placement
     start: float
     end: float
+    owner: Owner = ("", "", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,8 @@
 """One cluster under its own policy in virtual time: what it orders is carried out, what runs ends when predicted.
 
 A policy is shown limits, as ever (`expected`, `until`); tasks end when their mean lengths are over. Nothing new
-arrives. The census is kept change by change, as the host does.
+arrives. Accounts and qualities of service hold as in a step: what a run's job has of them, its run has. The census is
+kept change by change, as the host does.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ from rainbow.scheduling import (
     Stop,
     Suspend,
     View,
+    planner,
     traits_of,
 )
 from rainbow.scheduling.interface import cluster_index_of
+from rainbow.scheduling.qos import Rules
+from rainbow.scheduling.rules.preemption import NAME as PREEMPTION
+from rainbow.scheduling.rules.running_limits import owner_of
 from rainbow.scheduling.snapshot import Placement, Rows
 
 
@@ -57,12 +62,20 @@ class Span:
 class VirtualCluster:
     """The cluster of a view, from its `now` on. `spans` are the starts and ends of jobs, `uses` what they hold.
 
-    `again`: jobs with the gangs of theirs that run and may have to wait again.
+    `again`: jobs with the gangs of theirs that run and may have to wait again. `rules`: what plans are held to.
     """
 
-    def __init__(self, view: View, policy: Policy, lengths: Lengths, again: Iterable[JobView] = ()) -> None:
+    def __init__(
+        self,
+        view: View,
+        policy: Policy,
+        lengths: Lengths,
+        again: Iterable[JobView] = (),
+        rules: Rules | None = None,
+    ) -> None:
         self.now = view.now
         self.policy = policy
+        self.rules = rules
         self._sees_all = traits_of(policy).sees_all
         self._accounts = policy if isinstance(policy, Accounts) else None
         self.lengths = lengths
@@ -126,7 +139,7 @@ class VirtualCluster:
         ending = [one for one in self._view.reservations if one.at_begin and one.start > self.now]
         for run in self.census.runs.values():
             begins = [one.start for one in ending if one.placement.keys() & run.placement.keys()]
-            yield Use(run.placement, run.started, min([self._end[run.task], *begins]))
+            yield Use(run.placement, run.started, min([self._end[run.task], *begins]), owner_of(run))
 
     def submit(self, job: JobView) -> None:
         """Let a job arrive, the last of all by submission."""
@@ -135,6 +148,10 @@ class VirtualCluster:
         self.census.put_job(job)
 
     # ── what a plan orders ──
+
+    def next_plan(self, view: View | None = None) -> Plan:
+        """Plan as the cluster's step would."""
+        return planner.plan(self.policy, view or self.view(), self.rules)
 
     def carry_out(self, plan: Plan) -> None:
         """Carry out a plan's orders now."""
@@ -170,6 +187,8 @@ class VirtualCluster:
                 until=until,
                 priority=job.priority,
                 attributes=job.attributes,
+                account=job.account,
+                qos=job.qos,
             )
             self._book(placement, 1)
             self._run(run, self.now + length.mean, self.now + length.seconds)
@@ -198,7 +217,9 @@ class VirtualCluster:
 
     def _change(self, order: Stop | Suspend | Resume) -> None:
         run = self.census.runs[order.task]
-        if isinstance(order, Stop):  # its end is confirmed at once, and it waits again
+        if isinstance(order, Stop) and order.cancels:
+            self._cancel(run.job)
+        elif isinstance(order, Stop):  # its end is confirmed at once, and it waits again
             self.census.put_run(replace(run, stopping=True))
             self._schedule(run.task, self.now)
         elif isinstance(order, Suspend) and run.task not in self._held:
@@ -208,6 +229,14 @@ class VirtualCluster:
         elif isinstance(order, Resume) and run.task in self._held:
             self.census.put_run(replace(run, suspended=False))
             self._schedule(run.task, self.now + self._held.pop(run.task))
+
+    def _cancel(self, name: str) -> None:
+        """End a job with all that runs of it, at once."""
+        for run in [run for run in self.census.runs.values() if run.job == name]:
+            self._schedule(run.task, self.now)
+        if name in self.jobs:
+            self._put(replace(self.jobs[name], gangs=(), waiting=0))
+        self.spans[name].end = self.now
 
     def _book(self, placement: Placement, sign: int) -> None:
         for name, amounts in placement.items():
@@ -226,7 +255,8 @@ class VirtualCluster:
         while self._ends and self._end.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         kept = [time for one in self._view.reservations for time in (one.start, one.end)]
-        times = [*(end for end, _ in self._ends[:1]), *self.promised.values(), *kept]
+        claims = [time for one in self.memory.get(PREEMPTION, {}).values() for time in (one["until"], one["again"])]
+        times = [*(end for end, _ in self._ends[:1]), *self.promised.values(), *kept, *claims]
         later = [time for time in times if self.now < time < inf]
         overdue = self._ends and self._ends[0][0] <= self.now
         return self.now if overdue else min(later, default=None)
@@ -274,7 +304,7 @@ class VirtualCluster:
         if run is None:
             return
         self._book(run.placement, -1)
-        self._past.append(Use(run.placement, run.started, end))
+        self._past.append(Use(run.placement, run.started, end, owner_of(run)))
         if self._accounts is not None and self._accounts.counted_until(self.memory) is not None:
             self._ended.append(Ended(run, end))
         if run.stopping:

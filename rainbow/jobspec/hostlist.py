@@ -22,12 +22,13 @@ def expand_ids(text: str, most: int) -> list[int] | None:
     return list(chain.from_iterable(spans))
 
 
-def _spans(text: str) -> list[range] | None:
+def _spans(text: str, least: int = 2) -> list[range] | None:
+    """Read ranges; an idset's (RFC 22) name `least` 2 numbers, those of a hostlist (RFC 29) may name one."""
     spans: list[range] = []
     for part in text.split(","):
         found = _RANGE.fullmatch(part.strip())
         low, high = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if high < low:
+        if high < low or (found and found[2] and high - low + 1 < least):
             return None
         spans.append(range(low, high + 1))
     return spans
@@ -52,11 +53,11 @@ def count_hosts(text: str) -> int | None:
     count = at = 0
     while at < len(text):
         found = _HOST.match(text, at)
-        inner = count_ids(found[2]) if found and found[2] is not None else 1
-        if found is None or found.end() == at or inner is None:
+        spans = _spans(found[2], least=1) if found and found[2] is not None else [range(1)]
+        if found is None or found.end() == at or spans is None:
             return None
         at = found.end()
-        count += inner
+        count += sum(map(len, spans))
     return count
 
 
@@ -83,11 +84,11 @@ def expand_hosts(text: str, most: int) -> list[str] | None:
 def _padded(text: str, most: int) -> list[str] | None:
     numbers: list[str] = []
     for part in text.split(","):
-        ids = expand_ids(part, most)
-        if ids is None:
+        spans = _spans(part, least=1)
+        if spans is None or len(spans[0]) > most:
             return None
         width = len(part.partition("-")[0].strip())
-        numbers.extend(f"{number:0{width}d}" for number in ids)
+        numbers.extend(f"{number:0{width}d}" for number in spans[0])
     return numbers
 
 

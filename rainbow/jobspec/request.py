@@ -137,10 +137,11 @@ class Resource:
     label: str = ""
     needs: tuple[Need, ...] = ()
     children: tuple[Resource, ...] = ()
+    place: int = field(default=-1, compare=False, repr=False)  # among all of a variant, depth first; -1: not counted
     number: int = _numbered()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle everything but the number."""
+        """Copy and pickle everything but the numbers."""
         fields = (self.type, self.count, self.unit, self.exclusive, self.label, self.needs, self.children)
         return Resource, fields
 
@@ -210,6 +211,11 @@ class Request:
     def key(self) -> bytes:
         """Equal for requests that every cluster answers alike."""
         return pickle.dumps((self.variants, self.constraint), pickle.HIGHEST_PROTOCOL)
+
+    @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What is worked out of a request once for many clusters."""
+        return {}
 
     @property
     def resources(self) -> tuple[Resource, ...]:

@@ -1,7 +1,8 @@
 """Versions as people write them, and whether one lies in a range.
 
 10.5  0.19  v1.2.3  2024.1.1.1    numbers, as many as there are; missing ones are 0
-1.2.0-rc1  2.0-beta.2             a suffix that begins with a letter sorts before the plain version (semver)
+1.2.0-rc1  2.0-beta.2  1.2~rc1    a suffix after a dash that begins with a letter, or after a tilde, sorts before
+                                  the plain version (semver, Debian)
 8.5.0-1  2024a  1.2.post1         one that begins with a digit, a letter at once or a word after a dot, after it
 1.2.3+build5                      what follows the plus says nothing
 """
@@ -54,7 +55,7 @@ def coerce(text: str) -> Version | None:
         return None
     numbers = tuple(int(part) for part in found[1].split("."))
     suffix = found[3] or ""
-    if found[2] and suffix[:1].isalpha():
+    if (found[2] and suffix[:1].isalpha()) or suffix.startswith("~"):
         return Version(numbers, before=_identifiers(suffix))
     return Version(numbers, after=tuple(_word(word) for word in _WORD.findall(suffix)))
 

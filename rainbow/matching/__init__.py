@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from rainbow.matching.equivalence.cluster_class import Measure, measures, stated_units
 from rainbow.matching.explain.report import shown_explained, verdict_to_json
 from rainbow.matching.index_backend import (
     IndexBackend,
@@ -25,14 +26,11 @@ from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import (
-    Measure,
     cluster_totals,
     consumables,
     eligible_worker_classes,
     is_located,
     largest_worker,
-    measures,
-    stated_units,
     types_in_workers,
     worker_capacity,
     worker_kinds,

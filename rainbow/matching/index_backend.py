@@ -20,6 +20,7 @@ from rainbow.matching.equivalence.count_arrays import OPEN, Catalogue
 from rainbow.matching.equivalence.count_scalar import ScalarCount
 from rainbow.matching.equivalence.query import NamedHosts, Query, names_in
 from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Take, Verdict
 from rainbow.matching.plain_backend import PlainBackend
@@ -184,7 +185,7 @@ class IndexBackend:
         self, question: Query, cluster: Cluster, compiled: PreparedCluster, meter: Meter, later: Callable[[], Meter]
     ) -> Verdict:
         """Judge the workers a request names one by one; the plain search says the rest when it is looked at."""
-        variants = question.request.variants
+        variants = variants_on(question.request, compiled.rooted.pools)
         try:
             if not all(bound_is_exact(resources, compiled.rooted, meter.timed) for resources in variants):
                 return self._walk.match(question.request, cluster, meter, later)
@@ -211,7 +212,8 @@ class IndexBackend:
         if request.key not in compiled.offers:
             question = self.question(request)
             plain = compiled.answers(question) and len(request.variants) == 1
-            shape = shape_of(request.resources, compiled.rooted) if plain else None
+            variants = variants_on(request, compiled.rooted.pools)
+            shape = shape_of(variants[0], compiled.rooted) if plain else None
             compiled.offers.put(request.key, CandidateHeap(shape, question.passes) if shape else None)
         return compiled.offers.get(request.key)
 
@@ -296,7 +298,7 @@ class Verdicts(Sequence[Verdict]):
 
     def _standing(self, root: ClusterClass) -> Mapping[str, int] | None:
         """What one copy takes of a root on which a batch decides, None if that depends on where it is."""
-        variants = self._question.request.variants
+        variants = variants_on(self._question.request, root.pools)
         form = closed_form(variants[0], root) if len(variants) == 1 else None
         return totals_standing(form, root) if isinstance(form, Standing) else None
 

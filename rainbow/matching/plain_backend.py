@@ -8,11 +8,13 @@ quick check ─► counted bound ─► depth-first search ─► the vertices t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rainbow.matching.fluxion import verdicts
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import Layout, layout
@@ -60,8 +62,11 @@ class PlainBackend:
         if cluster.levels == "strict":
             return verdicts.match(request, cluster, meter, later)
         refusals: list[Reason] = []
-        for resources, part in zip(request.variants, meter.divided(len(request.variants)), strict=True):
-            found = self._match_one(request, resources, layout(cluster), part, later)
+        with meter.standing():  # the first import of networkx, and laying a cluster out, are done once
+            laid_out = layout(cluster)
+        variants = variants_on(request, laid_out.pools)
+        for number, (resources, part) in enumerate(zip(variants, meter.divided(len(variants)), strict=True)):
+            found = self._match_one(request, number, resources, laid_out, part, later)
             if isinstance(found, Verdict):
                 return found
             refusals.append(found)
@@ -73,18 +78,19 @@ class PlainBackend:
             return verdicts.take(request, cluster, workers)
         laid_out = layout(cluster)
         busy = [i for i in laid_out.workers if laid_out.worker_names[i] not in workers]
-        for resources in request.variants:
+        for number, resources in enumerate(variants_on(request, laid_out.pools)):
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
             taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
             found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if isinstance(found, tuple):
-                return found[0]
+                return replace(found[0], variant=number)
         return None
 
     def _match_one(
         self,
         request: Request,
+        variant: int,
         resources: tuple[Resource, ...],
         laid_out: Layout,
         meter: Meter,
@@ -92,8 +98,8 @@ class PlainBackend:
     ) -> Verdict | Reason:
         try:
             reason = quick_check(resources, laid_out.by_type, laid_out)
-            if reason:
-                return reason
+            if reason:  # told in the units that were asked for
+                return quick_check(request.variants[variant], laid_out.by_type, laid_out) or reason
             apart = bound_is_exact(resources, laid_out, meter)
             meter = meter.timed if apart else meter
             taken = Trail(laid_out, barred(request.constraint, laid_out, meter))
@@ -103,9 +109,9 @@ class PlainBackend:
             return undecided()
         if isinstance(found, Reason):
             return found
-        take, pieces = found
+        take, rows = replace(found[0], variant=variant), found[1]
         totals = totals_of(take, laid_out.worker_type)
-        fits, exact = copies_of(resources, laid_out, taken, pieces, later())
+        fits, exact = copies_of(resources, laid_out, taken, rows, later())
         return Verdict(laid_out.name, True, fits, exact, totals, take, units=units_of(totals, laid_out.pools))
 
 

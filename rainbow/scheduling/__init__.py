@@ -30,7 +30,6 @@ from rainbow.scheduling.invariants import check_plan
 from rainbow.scheduling.load_based import LoadBased
 from rainbow.scheduling.plan_diagram import diagram
 from rainbow.scheduling.priority import Priority
-from rainbow.scheduling.rules.ruled_plan import located, ruled
 from rainbow.scheduling.snapshot import (
     Broken,
     Elastic,
@@ -114,13 +113,11 @@ __all__ = [
     "diagram",
     "gangs",
     "installed",
-    "located",
     "never_started",
     "only",
     "placements",
     "policies",
     "processes",
-    "ruled",
     "slots_of",
     "traits_of",
     "waits_for",

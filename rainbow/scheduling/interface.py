@@ -25,7 +25,6 @@ from rainbow.scheduling.snapshot import (
 if TYPE_CHECKING:
     from rainbow.accounts.fair_tree import Standing
     from rainbow.matching import Take
-    from rainbow.scheduling.qos import Rules
 
 
 def cluster_index_of(view: View) -> ClusterIndex:
@@ -151,7 +150,6 @@ class View:
     standings: Mapping[tuple[str, str], Standing] = field(
         default_factory=dict
     )  # by account and user; none: no accounts
-    rules: Rules | None = field(default=None, compare=False)  # what the host holds every plan to; policies need not
 
     def factor(self, job: JobView) -> float:
         """Return the fair share factor of a job's account and user, from 1 (first) down; 0 without one."""

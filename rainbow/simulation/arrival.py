@@ -42,6 +42,8 @@ class Arrival:
     job_class: str = ""
     priority: int = 0
     cluster: str = ""  # where it ran
+    account: str = ""
+    qos: str = ""
     jobspec: str | Mapping[str, Any] | None = field(default=None, compare=False)
     runs: Mapping[int, float] = field(
         default_factory=dict
@@ -174,6 +176,8 @@ def _of_row(row: Mapping[str, Any]) -> Arrival:
         str(system.get("class") or ""),
         int(row.get("priority") or 0),
         row.get("cluster") or "",
+        row.get("account") or "",
+        row.get("qos") or "",
         jobspec,
         runs,
     )

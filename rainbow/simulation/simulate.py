@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
 
 from rainbow.forecast import Length, VirtualCluster
 from rainbow.jobspec import Request
 from rainbow.scheduling import GangView, JobView, Plan, RunView, View, check_plan
+from rainbow.scheduling.qos import Limit
+from rainbow.scheduling.rules.running_limits import held_cores, owner_of
 from rainbow.selection import select
 from rainbow.selection.choice import Scalar
 from rainbow.simulation.arrival import Arrival
@@ -80,7 +82,8 @@ class Site:
         self.name = compiled.cluster.name
         self.compiled = compiled
         self.policy, settings = world.of(self.name).checked()
-        self.virtual = VirtualCluster(compiled.view(now, settings), self.policy, lengths)
+        rules = world.rules.get(self.name)
+        self.virtual = VirtualCluster(compiled.view(now, settings), self.policy, lengths, rules=rules)
         self.watch = watch
         self.plans = 0
 
@@ -92,12 +95,12 @@ class Site:
         """Let time pass, and what ends until then end."""
         self.virtual.advance(to)
 
-    def plan(self, now: float) -> None:
-        """Let the policy plan, if anything waits."""
+    def take_turn(self, now: float) -> None:
+        """Plan and carry that out, if anything waits."""
         self.virtual.now = now
         if self.virtual.waiting:
             view = self.virtual.view()
-            plan = self.policy.plan(view)
+            plan = self.virtual.next_plan(view)
             self.watch(view, plan)
             self.virtual.carry_out(plan)
             self.plans += 1
@@ -126,6 +129,7 @@ class Simulation:
         self.lengths = Recorded()
         compiled = (Compiled(cluster) for cluster in world.clusters)
         self.sites = {one.cluster.name: Site(one, world, now, self.lengths, watch) for one in compiled}
+        self._has_shared_limits = any(rules.has_shared_limits for rules in world.rules.values())
         self.left_out: Counter[str] = Counter()
         self.arrived: dict[str, tuple[Arrival, str, int]] = {}
         self.now = now
@@ -180,7 +184,7 @@ class Simulation:
                 self.now, name = heappop(self._times)
                 self._next[name] = None
                 self.sites[name].advance(self.now)
-                self.unplanned.add(name)
+                self.unplanned |= set(self.sites) if self._has_shared_limits else {name}
         self.now = until
 
     def _following(self) -> float:
@@ -193,12 +197,25 @@ class Simulation:
         """Plan where something has happened."""
         for name in sorted(self.unplanned):
             site = self.sites[name]
-            site.plan(self.now)
+            self._share_limits(site)
+            site.take_turn(self.now)
             self._next[name] = following = site.virtual.next_time()
             if following is not None:
                 heappush(self._times, (following, name))
         self._changed |= self.unplanned
         self.unplanned.clear()
+
+    def _share_limits(self, site: Site) -> None:
+        """Tell a cluster what runs on the others under the limits over all of them."""
+        rules = site.virtual.rules
+        if rules is None or not rules.has_shared_limits:
+            return
+        used: Counter[Limit] = Counter()
+        for other in self.sites.values():
+            for run in other.virtual.census.runs.values() if other is not site else ():
+                over_all = [limit for limit in rules.counted(owner_of(run)) if not limit.cluster]
+                used.update(dict.fromkeys(over_all, held_cores(run.placement)))
+        site.virtual.rules = replace(rules, elsewhere=dict(used))
 
     def outcome(self) -> Outcome:
         """Say what came of it."""

@@ -31,6 +31,7 @@ from rainbow.scheduling import (
     policies,
 )
 from rainbow.scheduling.gangs import slots_on
+from rainbow.scheduling.qos import Rules
 from rainbow.simulation.arrival import Arrival
 from rainbow.state_machine import WorkerState, task_id
 
@@ -56,6 +57,7 @@ class Governed:
 class World:
     """Clusters, what governs each (by name; "": all others), and how one of those that match is selected.
 
+    `rules`: the limits and rights to preempt that hold on each, by name, as they are stored.
     `recorded`: a job goes to the cluster where it ran, if it is one of these.
     """
 
@@ -64,6 +66,7 @@ class World:
     selector: str = "random"
     options: Mapping[str, Any] = field(default_factory=dict)
     recorded: bool = False
+    rules: Mapping[str, Rules] = field(default_factory=dict)
 
     def of(self, cluster: str) -> Governed:
         """Return what governs a cluster."""
@@ -143,7 +146,17 @@ class Compiled:
         system = request.attributes.get("system")
         attributes = system if isinstance(system, Mapping) else {}
         owner = (arrival.id, arrival.requestor, arrival.submit)
-        return JobView(*owner, waiting, 0, arrival.priority, attributes, tasks, request.job_class)
+        return JobView(
+            *owner,
+            waiting,
+            0,
+            arrival.priority,
+            attributes,
+            tasks,
+            request.job_class,
+            account=arrival.account,
+            qos=arrival.qos,
+        )
 
     def _demand(self, gang: Gang) -> str:
         """Name what a gang asks for: equal ones share a name, and the answers."""

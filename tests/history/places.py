@@ -19,9 +19,9 @@ import psutil
 
 from tests.conftest import ADMIN, REGISTRATION
 from tests.history.line import Line
-from tests.keepers import end_of_marked, keepers
-from tests.ports import free_port
-from tests.postgres import Postgres, postgres
+from tests.support.keepers import end_of_marked, keepers
+from tests.support.ports import free_port
+from tests.support.postgres import Postgres, postgres
 
 ROOT = Path(__file__).parents[2]
 CLOCK = Path(__file__).parent / "clock"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import combinations
 from math import inf
 
@@ -54,11 +55,13 @@ class Graph:
             name: {at: [sub.graph.nodes[v] for v in hung] for at, hung in sub.attached.items()}
             for name, sub in cluster.subsystems.items()
         }
+        self.mixed = {}
         self.compound = {self.data[v]["type"] for v in graph if self.children[v]}
         self.largest = {}
         for leaf in self.leaves():
             kind = self.pool(leaf)
             self.largest[kind] = max(self.largest.get(kind, 1), measure(self.data[leaf]["unit"])[1])
+            self.mixed.setdefault(kind[0], set()).add(kind[1])
 
     def _above(self, vertex):
         found = [vertex]
@@ -82,9 +85,17 @@ class Graph:
         """Base units of a vertex that are one unit of a request; None where they cannot be compared."""
         measured, factor = measure(self.data[vertex]["unit"])
         if not resource.unit:
-            return factor if self.children[vertex] else self.largest[self.pool(vertex)]
+            return self.largest.get((resource.type, measured), factor)
         wanted, each = measure(resource.unit)
         return each if wanted == measured else None
+
+    def gives(self, resource, vertex):
+        """Units of a request that a whole vertex has, fractions of them too.
+
+        Only where leaves of the type measure several quantities, which no unit can add, whole units count.
+        """
+        units = Fraction(self.amount(vertex), self.each(resource, vertex))
+        return int(units) if not resource.unit and len(self.mixed.get(resource.type, ())) > 1 else units
 
     def meets(self, needs, vertex):
         """Whether each need is met by something hung on a vertex, above it or inside it."""
@@ -231,9 +242,7 @@ class Oracle:
         return (*chain, self.numbers)
 
     def _serve(self, goals, holds, draws):
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise TooLargeError
+        self._step()
         if not goals:
             return self._flows(holds, draws)
         goal, *rest = goals
@@ -243,6 +252,11 @@ class Oracle:
             for more, new, drawn in ways(goal)
             if self._apart(holds, new)
         )
+
+    def _step(self):
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TooLargeError
 
     def _slot(self, goal):
         graph = self.graph
@@ -289,7 +303,7 @@ class Oracle:
         if goal.place is OUT and graph.worker[vertex] is not None:
             return False
         is_free = not takes or not any(v in self.used.whole for v in graph.above[vertex])
-        return graph.worker[vertex] not in self.barred and is_free
+        return self.barred.isdisjoint(graph.above[vertex]) and is_free
 
     def _of_type(self, goal):
         """The topmost vertices of a type."""
@@ -321,9 +335,10 @@ class Oracle:
         if self.only is not None:
             whole = [v for v in whole if self._whole_of_only(v)]
         leaves = [] if r.exclusive else [v for v in fits if not graph.children[v]]
-        for size in range(min(units, len(whole)) + 1):
+        for size in range(len(whole) + 1):
             for chosen in combinations(whole, size):
-                sizes = [graph.amount(v) // graph.each(r, v) for v in chosen]
+                self._step()
+                sizes = [graph.gives(r, v) for v in chosen]
                 left = units - sum(sizes)
                 if not all(sizes) or any(left + one <= 0 for one in sizes):
                     continue  # one of them would do nothing
@@ -332,13 +347,18 @@ class Oracle:
                     yield [], holds, draws
 
     def _draws(self, r, leaves, units, chain):
-        """Ways to draw units: of comparable leaves together; where something is needed, of each leaf by itself."""
+        """Ways to draw units: of comparable leaves together, in base units."""
         if not units:
             yield []
             return
         pools = {}
         for leaf in leaves:
-            pools.setdefault(leaf if r.needs else self.graph.pool(leaf), []).append(leaf)
+            pools.setdefault(self.graph.pool(leaf), []).append(leaf)
+        if len(pools) == 1:
+            amount = units * self.graph.each(r, leaves[0])
+            if amount <= sum(self._left(leaf) for leaf in leaves):
+                yield [Draw(tuple(leaves), int(amount), chain)]
+            return
         for split in _splits(units, [min(units, self._most(r, own)) for own in pools.values()]):
             yield [
                 Draw(tuple(own), many * self.graph.each(r, own[0]), chain)

@@ -148,7 +148,7 @@ def _recorded(history: str, database: str, notes: Counter[str]) -> tuple[list[Ar
 
     found = read_history(database, *_span(history))
     governed = {name: Governed(*one) for name, one in found.governed.items()}
-    return list(from_history(found.rows, notes)), World(found.clusters, governed, recorded=True)
+    return list(from_history(found.rows, notes)), World(found.clusters, governed, recorded=True, rules=found.rules)
 
 
 def _span(history: str) -> tuple[float, float]:

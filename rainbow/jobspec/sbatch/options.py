@@ -98,7 +98,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 SHORT = MappingProxyType({option.short: option for option in OPTIONS.values() if option.short})
 # beginnings that getopt completes: `--tasks` was an option once, of which sbatch 22.05 has this one left
-ALIASES = MappingProxyType({"tasks": "ntasks-per-node", "tasks-per-node": "ntasks-per-node"})
+ALIASES = MappingProxyType({"cluster": "clusters", "tasks": "ntasks-per-node", "tasks-per-node": "ntasks-per-node"})
 INHERITED = ("job-name", "comment", "mem", "time")  # by the later components of a heterogeneous job
 # variables that stand for options, weaker than the command line and stronger than the script
 VARIABLES = {

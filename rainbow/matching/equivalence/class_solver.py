@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rainbow.matching.equivalence.count_arrays import LARGEST, batch_of
 from rainbow.matching.equivalence.count_scalar import ClassCounts
 from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLimit
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Why
 from rainbow.matching.search.reasons import (
@@ -23,6 +24,7 @@ from rainbow.matching.search.reasons import (
 from rainbow.matching.search.solution import (
     MOST_LOOKED_AT,
     Standing,
+    at_most,
     closed_form,
     named_totals,
     search_or_pack,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.query import Query
     from rainbow.matching.equivalence.subtree_classes import SubtreeClass
     from rainbow.matching.model.verdict import Take
-    from rainbow.matching.search.solution import TakenPart
+    from rainbow.matching.search.rows import Row
 
 
 def totals_standing(form: Standing, rooted: ClusterClass) -> dict[str, int] | None:
@@ -64,7 +66,7 @@ class Solution(NamedTuple):
     """A copy of the job on a reduced layout, and what it is made of."""
 
     take: Take
-    pieces: list[TakenPart]
+    rows: tuple[Row, ...]
     reduced: Reduced
     taken: Trail
 
@@ -79,10 +81,12 @@ class Attempt:
         self,
         question: Query,
         rooted: ClusterClass,
-        resources: tuple[Resource, ...],
+        variant: int,
         meter: Meter,
         fits: bool = False,
     ) -> None:
+        resources = variants_on(question.request, rooted.pools)[variant]
+        self.written = question.request.variants[variant]
         self.question = question
         self.rooted = rooted
         self.resources = resources
@@ -105,6 +109,8 @@ class Attempt:
 
     def _refusal(self, meter: Meter) -> Refusal | None:
         reason = quick_check(self.resources, self.rooted.totals, self.rooted)
+        if reason is not None:  # told in the units that were asked for
+            reason = quick_check(self.written, self.rooted.totals, self.rooted) or reason
         if reason is None:
             self.question.judge(self.rooted, meter.timed)
             if not self._is_enough(meter.timed):
@@ -162,9 +168,9 @@ class Attempt:
         if isinstance(form, Standing):
             runs = capacities(form, self.tallied().tally())
             if runs is not None:
-                return successive(runs, form.units), True
+                return at_most(successive(runs, form.units))
         elif form is not None:
-            return self.tallied().units(form) // form.count.min, True
+            return at_most(self.tallied().units(form) // form.count.min)
         return self._taken_copies(meter)
 
     def _form(self) -> Resource | Standing | None:
@@ -184,7 +190,7 @@ class Attempt:
             return 1, False
         if isinstance(found, Reason):
             return 1, False
-        return taken_copies(self.resources, found.reduced, found.taken, found.pieces, meter)
+        return taken_copies(self.resources, found.reduced, found.taken, found.rows, meter)
 
 
 MOST_TRIES = 3  # a busy machine may cut one short; what is hard is not worked out at every look
@@ -204,9 +210,8 @@ class ClassSolver:
         self._later = later
         self._tries = 0
         self._answer: Answer | None = None
-        variants = question.request.variants
-        for resources, part in zip(variants, meter.divided(len(variants)), strict=True):
-            self.trials.append(Attempt(question, rooted, resources, part, fits))
+        for variant, part in enumerate(meter.divided(len(question.request.variants))):
+            self.trials.append(Attempt(question, rooted, variant, part, fits))
             if self.trials[-1].refusal is None:
                 break
         fitting = self.trials[-1].refusal is None
@@ -235,7 +240,7 @@ class ClassSolver:
 
     def take(self, cluster: Cluster) -> Take | None:
         """Return what one copy would hold of one cluster with the root."""
-        return self.trials[-1].place().inside(cluster) if self.matched else None
+        return self.trials[-1].place().inside(cluster, len(self.trials) - 1) if self.matched else None
 
 
 Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)

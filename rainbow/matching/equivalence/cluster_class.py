@@ -7,11 +7,12 @@ field is asked once.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from rainbow.cache import cached_property
-from rainbow.jobspec.quantities import quantity
+from rainbow.jobspec.quantities import base_unit, quantity
+from rainbow.matching.equivalence.subtree_classes import root_of
 from rainbow.matching.model.conditions import field_of, matchers
 from rainbow.matching.model.layout import Pools
 
@@ -261,3 +262,27 @@ def _meets(condition: Condition, row: ClassRun) -> bool:
 
 
 NO_GRAPH = None  # matchers BY_FIELD do not look at the subsystem's graph
+
+
+class Measure(NamedTuple):
+    """How amounts of a type are counted: in whole numbers of `unit`; one unit of the graph is `factor` of them."""
+
+    unit: str
+    factor: int
+
+
+def measures(cluster: Cluster) -> dict[str, Measure]:
+    """{type: how its amounts are counted}, of the types whose vertices have a unit.
+
+    Of vertices in several units of one quantity, the largest is the graph's. Under strict levels units are not read:
+    amounts are in the graph's own.
+    """
+    if cluster.levels == "strict":
+        return {}
+    pools = cluster_class_of(cluster, root_of(cluster)).pools
+    return {type_: Measure(base_unit(measured), largest) for (type_, measured), largest in pools.items() if measured}
+
+
+def stated_units(cluster: Cluster) -> dict[str, str]:
+    """{type: the base unit that amounts are shown in}, of the types whose vertices have a unit."""
+    return {type_: measure.unit for type_, measure in measures(cluster).items()}

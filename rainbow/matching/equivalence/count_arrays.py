@@ -21,6 +21,7 @@ from rainbow.cache import LazyModule, LruCache, Overlay, cached_property
 from rainbow.matching.equivalence.cluster_class import RowTable, tables
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Budget, Meter, OutOfBudgetError
 from rainbow.matching.search.upper_bound import bound_is_exact, may_take_whole
 
@@ -438,7 +439,7 @@ def _divide(roots: Mapping[int, ClusterClass]) -> Iterator[ArrayCount]:
 
 def _holds(batch: ArrayCount, question: Query, meter: Meter) -> NDArray[np.bool_] | None:
     """Ask for every variant; None where siblings may collide, or a need is met in between."""
-    variants = question.request.variants
+    variants = variants_on(question.request, batch.like.pools)
     if not all(bound_is_exact(resources, batch.like, meter) for resources in variants):
         return None
     found = [batch.holds(question, resources, meter) for resources in variants]

@@ -12,6 +12,7 @@ from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import Layout, Pools, pools_of
 from rainbow.matching.model.verdict import Take
+from rainbow.matching.search.upper_bound import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,19 +44,23 @@ class Placed(NamedTuple):
         """Keep of a layout only the ways to what is taken."""
         steps: dict[int, Step] = {}
         workers = (int(worker) for _, held in take.placed for worker in held if worker)
-        for at in (*map(int, take.vertices), *workers):
+        for at in (*map(int, take.vertices), *workers, *(int(row.vertex) for row in take.rows if row.vertex)):
             for i in reduced.up(at):
                 if i == 0 or i in steps:
                     break
                 steps[i] = Step(reduced.parents[i], reduced.places[i])
         return cls(take, steps)
 
-    def inside(self, cluster: Cluster) -> Take:
+    def inside(self, cluster: Cluster, variant: int) -> Take:
         """Say what the copy is in a cluster with the root it was searched on."""
         copies = _Copies(self.steps, cluster)
         return Take(
             tuple((label, {copies.worker(w): n for w, n in held.items()}) for label, held in self.take.placed),
             {copies.of(int(i)).id: amount for i, amount in self.take.vertices.items()},
+            tuple(
+                row._replace(vertex=copies.of(int(row.vertex)).id) if row.vertex else row for row in self.take.rows
+            ),
+            variant,
         )
 
 
@@ -100,12 +105,19 @@ class TouchLimit:
             r, above = stack.pop()
             units = above * r.count.min
             chosen = self.rooted.worker_type if r.is_slot else r.type
-            self.vertices[chosen] = self.vertices.get(chosen, 0) + units
+            self.vertices[chosen] = self.vertices.get(chosen, 0) + -(-units // self._smallest(r))
             if r.exclusive or (not r.children and r.type in self.rooted.compound):
                 self.whole.add(r.type)
             for pool, factor in pools_of(r, self.rooted.pools):
                 self.amounts[pool] = self.amounts.get(pool, 0) + units * factor
             stack.extend((child, units) for child in r.children)
+
+    def _smallest(self, r: Resource) -> int:
+        """The units of a request that every vertex of its type gives."""
+        if r.is_slot or r.children:
+            return 1
+        sizes = (units_of(r, *size, self.rooted) for size in self.rooted.sizes_of(r.type))
+        return min((units for units in sizes if units), default=1)
 
     def __call__(self, kind: SubtreeClass) -> int:
         """How many siblings of a kind may be touched; one at least is kept, to show what there is."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -70,6 +70,7 @@ class Edit:
     need: Need | None = None
     conditions: tuple[Condition, ...] = ()  # what goes of the need
     constraint: Constraint | None = None
+    likely: tuple[int, ...] = field(default=(), compare=False)  # counts that vertices have, ascending
 
     @property
     def lost(self) -> Fraction:
@@ -129,7 +130,7 @@ def edits_of(request: Request, cluster: Cluster | None = None) -> Iterator[Edit]
 
 
 def _in_finer_unit(edit: Edit, cluster: Cluster | None) -> Edit:
-    if cluster is None or not edit.unit:
+    if cluster is None or edit.kind is not Kind.COUNT:
         return edit
     sizes = {(one.size, one.unit) for one in cluster.outline.fields if one.type == edit.of}
     measures = [(size, *quantity(unit)) for size, unit in sizes]
@@ -137,7 +138,9 @@ def _in_finer_unit(edit: Edit, cluster: Cluster | None) -> Edit:
         (size * factor for size, measured, factor in measures if measured == quantity(edit.unit)[0]), default=0
     )
     unit, times = finer(edit.unit, largest) if largest else (edit.unit, 1)
-    return replace(edit, unit=unit, asked=edit.asked * times)
+    each = quantity(unit)[1]
+    amounts = {size * factor // each for size, measured, factor in measures if measured == quantity(unit)[0]}
+    return replace(edit, unit=unit, asked=edit.asked * times, likely=tuple(sorted(amounts)[-MOST_LIKELY:]))
 
 
 def _of_resource(resource: Resource, path: Path, within: tuple[str, ...]) -> Iterator[Edit]:
@@ -276,6 +279,8 @@ def _without(constraint: Constraint | None, removed: Sequence[Constraint]) -> Co
     return constraint
 
 
+MOST_LIKELY = 4  # sizes of vertices that are tried as counts
+FEW_COUNTS = 32  # halving the gap takes no more matches
 PROBES = 200  # matches that finding one change may cost
 DEAR = 25  # as many of them as one that was searched for in vain until its budget was used up
 LARGE = 64  # requests in a job; a match of one with twice as many counts for two more
@@ -349,8 +354,19 @@ class Probes:
         return edits
 
     def _largest(self, edits: Edits, place: int, refused: int) -> Edits:
-        """Double the count while it matches, then halve the gap to the least that is known to be refused."""
+        """Ask for what vertices have; double the count while it matches, then halve the gap to what is refused."""
         doubling = True
+        if refused > FEW_COUNTS:
+            for count in edits[place].likely[::-1]:
+                if edits[place].count < count < refused:
+                    tried = (*edits[:place], replace(edits[place], count=count), *edits[place + 1 :])
+                    if not self.match(tried):
+                        refused = count
+                        continue
+                    edits = tried
+                    above = (*edits[:place], replace(edits[place], count=count + 1), *edits[place + 1 :])
+                    refused = refused if count + 1 == refused or self.match(above) else count + 1
+                    break
         while refused - edits[place].count > 1:
             low = edits[place].count
             count = min(2 * low, refused - 1) if doubling else (low + refused) // 2

@@ -23,7 +23,8 @@ from rainbow.matching.search.reasons import (
     undecided,
     unexplained,
 )
-from rainbow.matching.search.solution import CLUSTER, totals_of
+from rainbow.matching.search.rows import CLUSTER
+from rainbow.matching.search.solution import totals_of
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import VertexCounts
 

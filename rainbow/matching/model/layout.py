@@ -60,6 +60,12 @@ class Pools(dict[Pool, int]):
             found.setdefault(pool[0], []).append((pool, largest))
         return found
 
+    @cached_property
+    def scales(self) -> tuple[tuple[Pool, int], ...]:
+        """The pools that are counted in units of a quantity: what a request's amounts depend on."""
+        mixed = {type_ for type_, own in self.by_type.items() if len(own) > 1}
+        return tuple((pool, n) for pool, n in self.items() if pool[1] or n > 1 or pool[0] in mixed)
+
 
 class Layout:
     """Numbered vertices; a pure function of what they are read from, see ClusterLayout and reduced_layout.py."""

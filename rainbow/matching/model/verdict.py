@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import in_words
@@ -48,18 +48,36 @@ class Reason:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class CertificateRow(NamedTuple):
+    """One line of a certificate: which request got what of which vertex, below which earlier row.
+
+    how       "at": a slot and its place; "on": stands on the vertex; "all": the whole of it; "of": some of a leaf
+    vertex    its id; of a slot the worker that is its place, "" outside every worker, None where nothing needs one
+    amount    base units; 0 for "at" and "on"
+    """
+
+    request: int
+    up: int
+    how: str
+    vertex: str | None
+    amount: int
+
+
 @dataclass(frozen=True)
 class Take:
     """What one copy of the job would hold.
 
     placed    for every slot, in order: (label, {worker: {type: amount}})
     vertices  {vertex: amount}, every vertex of which something is held, whole subtrees by their top
+    rows      the same request by request, and `variant` the number of the variant that is met: see certificate.py
 
     Amounts are whole numbers of base units (bytes of memory in any unit of bytes); see rainbow.matching.measures.
     """
 
     placed: tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]
     vertices: Mapping[str, int]
+    rows: tuple[CertificateRow, ...] = ()
+    variant: int = 0
 
     @cached_property
     def by_worker(self) -> Mapping[str, Mapping[str, int]]:

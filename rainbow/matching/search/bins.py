@@ -36,7 +36,7 @@ else:  # most requests are of slots of one kind
     np = LazyModule("numpy")
 
 Place = tuple[int, bool]  # a position, and whether what lies outside every worker below it is meant
-Plan = Mapping[str, Mapping[int, tuple[int, bool, int]]]  # by label and slots placed before: a place, and how many
+Plan = Mapping[int, Mapping[int, tuple[int, bool, int]]]  # by slot and how many are placed: a place, and how many
 ORDERS = 32  # of kinds, that are tried before the solver
 MOST_KINDS = 2_000
 LARGEST = 1 << 60  # of what all slots take together
@@ -54,9 +54,9 @@ class DoesNotPackError(Exception):
 
 
 class Kind(NamedTuple):
-    """Slots of one label: how many, what each takes by dimension, and where they may be."""
+    """The slots of one request: how many, what each takes by dimension, and where they may be."""
 
-    label: str
+    slot: int
     wanted: int
     takes: Mapping[Any, int]
     places: frozenset[Place]
@@ -74,9 +74,8 @@ class Bins:
 
 
 def is_packing(resources: tuple[Resource, ...]) -> bool:
-    """Return whether a request is of several kinds of slots, each of which can be named."""
-    labels = [r.label for r in resources if r.is_slot]
-    return 1 < len(labels) <= MOST_KINDS and len(set(labels)) == len(labels)
+    """Return whether a request is of several kinds of slots."""
+    return 1 < sum(r.is_slot for r in resources) <= MOST_KINDS
 
 
 def pack(resources: tuple[Resource, ...], layout: Layout, taken: Trail, meter: Meter) -> Plan | None:
@@ -107,7 +106,7 @@ def _kinds(resources: tuple[Resource, ...], layout: Layout, bound: UpperBound) -
             takes.update(_dimension(child, layout))
         if takes := +takes:
             places = frozenset(bound.places(divided.placed, divided.needs, 0, 0, outside=False))
-            yield Kind(slot.label, slot.count.min, takes, places)
+            yield Kind(slot.place, slot.count.min, takes, places)
 
 
 def _dimension(child: Resource, layout: Layout) -> dict[Any, int]:
@@ -307,9 +306,9 @@ def _plan(kinds: Sequence[Kind], bins: Bins, placed: Array) -> Plan | None:
     """Say it as the search places slots; None if the solver's numbers do not keep to the limits after all."""
     if (placed.T @ bins.takes > bins.room).any() or (placed.sum(1) != bins.counts).any():
         return None
-    plan: dict[str, dict[int, tuple[int, bool, int]]] = {}
+    plan: dict[int, dict[int, tuple[int, bool, int]]] = {}
     for k, kind in enumerate(kinds):
-        own, done = plan.setdefault(kind.label, {}), 0
+        own, done = plan.setdefault(kind.slot, {}), 0
         for at in np.flatnonzero(placed[k]).tolist():
             own[done] = (*bins.places[at], int(placed[k, at]))
             done += own[done][2]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.jobspec import Count
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.layout import pools_of
+from rainbow.matching.model.layout import OUTSIDE, pools_of
 from rainbow.matching.search.upper_bound import UpperBound
 
 if TYPE_CHECKING:
@@ -44,11 +44,13 @@ class GoalStack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """An amount owed by the leaves below a demand's scope, in base units."""
+    """An amount owed by the leaves below a demand's scope, in base units; `factor` of them are one unit of it."""
 
     demand: Goal
     pool: Pool
     amount: int
+    factor: int
+    done: int  # units of the request before these
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Chosen:
     demand: Goal
     position: int
     whole: bool
+    tier: RequestCopies | None = None  # what is chosen for a request with children, or is a slot's place
 
 
 def before(demand: Goal, rest: Any, layout: Layout) -> GoalStack:
@@ -80,19 +83,28 @@ def contended(demand: Goal, rest: Any, layout: Layout) -> bool:
     return bool(rest) and rest.first < layout.last[demand.scope] and demand.scope < rest.last
 
 
-class Owner(NamedTuple):
-    """Slots number first..first+copies-1 of `label` at `host`; label "" is the job outside of every slot."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestCopies:
+    """`copies` of one request that are alike below others: slots, or one vertex in use."""
 
-    label: str
-    host: int
+    request: Resource
+    above: Owner
+    copies: int
+
+
+class Owner(NamedTuple):
+    """Number first..first+copies-1 of what a demand is below; `tier` None is the job itself."""
+
+    tier: RequestCopies | None
     first: int
     copies: int
 
-    def part(self, start: int, count: int, wanted: int) -> Owner:
-        """Narrow to the slot that owns unit `start` when `wanted` units are one slot's."""
-        if self.copies == 1:
-            return self
-        return self._replace(first=self.first + start // wanted, copies=max(1, count // wanted))
+    def of(self, number: int, copies: int) -> int:
+        """Return which of these owns number `number` of the copies that they share."""
+        return self.first + min(number * self.copies // copies, self.copies - 1)
+
+
+JOB = Owner(None, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +169,11 @@ class Search:
         self.plan = plan or {}
         self.promised: list[Promised] = []
         self.chosen: list[Chosen] = []
+        self.slots: list[RequestCopies] = []
 
     def meet(self, resources: tuple[Resource, ...], done: Callable[[], bool]) -> bool:
         """Meet all of `resources` at once so that `done` agrees; OutOfBudgetError if that takes too long."""
-        opening = self._post(resources, 0, 0, Owner("", 0, 0, 1), False, ())
+        opening = self._post(resources, 0, 0, JOB, False, ())
         if opening is STUCK:
             return False
         if not opening:
@@ -199,7 +212,9 @@ class Search:
         for r in siblings:
             self.meter.step()
             if r.is_slot:
-                slots = Owner(r.label, scope, owner.first * r.count.min, r.count.min * owner.copies)
+                tier = RequestCopies(r, owner, r.count.min * owner.copies)
+                self.slots.append(tier)
+                slots = Owner(tier, 0, tier.copies)
                 divided = self.bound.divided(r, scope, first > scope)
                 yield from self._demands(divided.spread, scope, first, slots, outside)
                 if divided.has_place:
@@ -231,7 +246,8 @@ class Search:
             units = min(left, self.bound.in_pool(pool, demand.scope, demand.outside) // factor)
             if units:
                 left -= units
-                self.promised.append(Promised(demand, pool, units * factor))
+                done = demand.done + demand.units - left - units
+                self.promised.append(Promised(demand, pool, units * factor, factor, done))
                 if not (self.taken.promise(demand.scope, pool, units * factor) and self._outside_kept(demand, pool)):
                     return False
         return not left
@@ -270,12 +286,13 @@ class Search:
         rest = leaving(left, rest, self.layout)
         for k, i in reversed(list(enumerate(vertices))):
             self.meter.step()
-            if demand.request.exclusive and not self.taken.take_whole(i):
-                return STUCK
+            if demand.request.exclusive and not (self.taken.take_whole(i) and (i or not rest)):
+                return STUCK  # what has the root alone leaves nothing to its siblings
             self.taken.hold(i)
-            part = replace(demand, done=demand.done + k)
-            self.chosen.append(Chosen(part, i, demand.request.exclusive))
-            owner = demand.owner.part(demand.done + k, 1, demand.each)
+            above = Owner(demand.owner.tier, demand.owner.first + (demand.done + k) // demand.each, 1)
+            tier = RequestCopies(demand.request, above, 1)
+            self.chosen.append(Chosen(replace(demand, owner=above), i, demand.request.exclusive, tier))
+            owner = Owner(tier, 0, 1)
             rest = self._post(demand.request.children, i, i + 1, owner, demand.outside, rest)
             if rest is STUCK:
                 return STUCK
@@ -318,7 +335,7 @@ class Search:
     def _place_slots(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Give slots their places, as many as a place holds first."""
         slot = demand.request
-        if planned := self.plan.get(demand.owner.label):
+        if planned := self.plan.get(slot.place):
             yield from self._try(partial(self._place, demand, *planned[demand.done], rest))
             return
         first = max(demand.first, demand.cursor)
@@ -335,19 +352,20 @@ class Search:
         end = self.layout.last[place]
         left = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
-        self.chosen.append(Chosen(replace(demand, owner=owner), place, False))
+        at = OUTSIDE if outside else place
+        self.chosen.append(Chosen(replace(demand, owner=owner), at, False, owner.tier))
         if demand.request.children and not outside and place:
             self.taken.touch(self.layout.parents[place])  # what contains the place cannot be taken whole any more
         return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))
 
     def _try(self, move: Callable[[], Any]) -> Iterator[Any]:
         """Make a move, hand on the agenda it leaves, and take the move back afterwards."""
-        mark, promised, chosen = self.taken.mark(), len(self.promised), len(self.chosen)
+        mark, promised, chosen, slots = self.taken.mark(), len(self.promised), len(self.chosen), len(self.slots)
         agenda = move()
         if agenda is not STUCK:
             yield agenda
         self.taken.undo(mark)
-        del self.promised[promised:], self.chosen[chosen:]
+        del self.promised[promised:], self.chosen[chosen:], self.slots[slots:]
 
     # ── equal candidates ──
 

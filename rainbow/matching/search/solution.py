@@ -7,9 +7,8 @@ vertex that one copy stands on may serve the next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,6 +19,7 @@ from rainbow.matching.model.verdict import Reason, Take, Why
 from rainbow.matching.search.bins import DoesNotPackError, is_packing, pack
 from rainbow.matching.search.depth_first import Search
 from rainbow.matching.search.reasons import collision, undecided
+from rainbow.matching.search.rows import CLUSTER, Row, held_by, rows_of, take_of
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import Forms, UpperBound
 
@@ -29,170 +29,9 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool
     from rainbow.matching.search.bins import Plan
-    from rainbow.matching.search.depth_first import Goal, Owner, Promised
 
 
-Slot = tuple[str, int, int]  # label, host, number
 _NAMED = {"core": "cores", "gpu": "gpus"}
-CLUSTER = ""  # the "worker" of what lies outside every worker
-
-
-@dataclass(frozen=True, slots=True)
-class TakenPart:
-    """An amount of one vertex (in base units), or all of it, held by one slot."""
-
-    slot: Slot
-    position: int
-    amount: int
-    whole: bool
-
-
-def settle(search: Search) -> list[TakenPart] | None:
-    """Tie every promise to leaves, smallest subtree first; None where two kinds of place contend for one leaf."""
-    pieces = list(_wholes(search))
-    left: dict[int, int] = {}
-    spare: dict[tuple[int, Pool], int] = {}  # of workers that owe some of a pool to others
-    for promised in sorted(search.promised, key=lambda p: _narrowness(p, search.layout)):
-        found = list(_leaves(promised, search, left, spare))
-        if sum(amount for _, amount in found) < promised.amount:
-            return None
-        pieces.extend(_shared_out(promised.demand, promised.amount, found))
-    return pieces
-
-
-def _narrowness(promised: Promised, layout: Layout) -> tuple[int, bool, int]:
-    scope = promised.demand.scope
-    return (layout.last[scope] - scope, not promised.demand.outside, scope)
-
-
-def _leaves(
-    promised: Promised, search: Search, left: dict[int, int], spare: dict[tuple[int, Pool], int]
-) -> Iterator[tuple[int, int]]:
-    layout, demand, wanted = search.layout, promised.demand, promised.amount
-    for i in layout.by_type.get(promised.pool[0], []):
-        search.meter.step()
-        if not wanted or i >= layout.last[demand.scope]:
-            return
-        if i < demand.scope or not layout.is_leaf(i) or layout.pool(i) != promised.pool:
-            continue
-        if (demand.outside and layout.worker[i] != OUTSIDE) or not search.taken.open(i, demand.scope):
-            continue
-        if i in search.taken.whole and i != demand.scope:
-            continue
-        amount = min(wanted, left.setdefault(i, _free(search, i)))
-        if (key := (layout.worker[i], promised.pool)) in search.taken.owed:
-            if key not in spare:
-                spare[key] = _unheld(search, left, *key) - search.taken.owed[key]
-            amount = min(amount, spare[key])
-            spare[key] -= amount
-        if amount > 0:
-            left[i] -= amount
-            wanted -= amount
-            yield i, amount
-
-
-def _free(search: Search, i: int) -> int:
-    return search.free[i] if i in search.free else search.layout.amount(i)
-
-
-def _unheld(search: Search, left: dict[int, int], worker: int, pool: Pool) -> int:
-    """Count what is left of a pool in the leaves of a worker."""
-    layout, taken = search.layout, search.taken
-    leaves = (i for i in layout.by_type[pool[0]] if worker <= i < layout.last[worker] and layout.is_leaf(i))
-    open_ones = (i for i in leaves if layout.pool(i) == pool and taken.open(i, worker) and i not in taken.whole)
-    return sum(left.get(i, _free(search, i)) for i in open_ones)
-
-
-def _shared_out(demand: Goal, total: int, found: list[tuple[int, int]]) -> Iterator[TakenPart]:
-    """Divide leaves among the slots that own them, in order, equally much for each."""
-    each = max(1, total // demand.owner.copies)
-    done = 0
-    for position, amount in found:
-        while amount:
-            part = min(amount, each - done % each)
-            yield TakenPart(_slot(demand.owner, done // each), position, part, False)
-            done += part
-            amount -= part
-
-
-def _wholes(search: Search) -> Iterator[TakenPart]:
-    for chosen in search.chosen:
-        if chosen.whole:
-            demand = chosen.demand
-            slot = _slot(demand.owner, demand.done // demand.each)
-            yield TakenPart(slot, chosen.position, search.layout.amount(chosen.position), True)
-
-
-def _slot(owner: Owner, number: int) -> Slot:
-    return (owner.label, owner.host, owner.first + min(number, owner.copies - 1))
-
-
-def summed(pieces: Iterable[TakenPart]) -> dict[tuple[int, bool], int]:
-    """Sum pieces to {(position, whole): base units}."""
-    amounts: dict[tuple[int, bool], int] = {}
-    for piece in pieces:
-        key = (piece.position, piece.whole)
-        amounts[key] = amounts.get(key, 0) + piece.amount
-    return amounts
-
-
-def by_slot(pieces: Iterable[TakenPart]) -> dict[Slot, dict[tuple[int, bool], int]]:
-    """Sum pieces by the slots that hold them."""
-    found: dict[Slot, list[TakenPart]] = {}
-    for piece in pieces:
-        found.setdefault(piece.slot, []).append(piece)
-    return {slot: summed(own) for slot, own in found.items()}
-
-
-def take_of(search: Search, pieces: list[TakenPart]) -> Take:
-    """Say what one copy holds: by slot and worker, and by vertex. What two slots hold is the inner one's."""
-    layout = search.layout
-    owners = _owners(layout, pieces)
-    slots: dict[Slot, dict[str, dict[str, int]]] = {slot: {} for slot in _empty_slots(search)}
-    vertices: dict[int, int] = {}
-    for i, slot in owners.items():
-        _add(slots, slot, layout, i, layout.amount(i))
-        if layout.parents[i] not in owners:
-            vertices[i] = layout.amount(i)
-    left = {i: layout.amount(i) for i in owners}
-    for piece in sorted((p for p in pieces if not p.whole), key=lambda p: (p.position, p.slot)):
-        i, units = piece.position, piece.amount
-        if i in owners:
-            units = min(units, left[i])
-            left[i] -= units
-            _add(slots, owners[i], layout, i, -units)
-        else:
-            vertices[i] = vertices.get(i, 0) + units
-        _add(slots, piece.slot, layout, i, units)
-    placed = tuple((slot[0], _positive(held)) for slot, held in sorted(slots.items()))
-    return Take(placed, {layout.vertex(i): amount for i, amount in sorted(vertices.items())})
-
-
-def _owners(layout: Layout, pieces: list[TakenPart]) -> dict[int, Slot]:
-    """Say for every vertex that is held whole by which slot, the innermost."""
-    owners: dict[int, Slot] = {}
-    for piece in sorted((p for p in pieces if p.whole), key=lambda p: p.position):
-        owners.update(dict.fromkeys(range(piece.position, layout.last[piece.position]), piece.slot))
-    return owners
-
-
-def _add(slots: dict[Slot, dict[str, dict[str, int]]], slot: Slot, layout: Layout, i: int, units: int) -> None:
-    worker = layout.worker[i]
-    name = layout.worker_names[worker] if worker != OUTSIDE else CLUSTER
-    held = slots.setdefault(slot, {}).setdefault(name, {})
-    held[layout.types[i]] = held.get(layout.types[i], 0) + units
-
-
-def _positive(held: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    return {worker: {kind: n for kind, n in amounts.items() if n} for worker, amounts in held.items()}
-
-
-def _empty_slots(search: Search) -> Iterator[Slot]:
-    """Slots that take nothing are slots all the same."""
-    for chosen in search.chosen:
-        if chosen.demand.request.is_slot and not chosen.demand.request.children:
-            owner = chosen.demand.owner
-            yield from (_slot(owner, number) for number in range(owner.copies))
 
 
 def totals_of(take: Take, worker_type: str) -> dict[str, int]:
@@ -274,6 +113,14 @@ def _standing(host: Resource, number: int, copies: int, forms: HostForms) -> Sta
         return None
     amounts = _amounts(host, forms)
     return None if amounts is None else Standing(host, number, copies * host.count.min, amounts)
+
+
+MOST_FITS = 10**15  # of a request that takes nothing
+
+
+def at_most(copies: int) -> tuple[int, bool]:
+    """Return how many copies fit, and whether they are no more: nobody counts beyond a limit."""
+    return min(copies, MOST_FITS), copies < MOST_FITS
 
 
 def counted(resources: tuple[Resource, ...], layout: Layout, taken: Trail) -> int | None:
@@ -361,12 +208,11 @@ def is_divisible(requests: Sequence[Resource], forms: HostForms) -> bool:
     )
 
 
-def repeat(taken: Trail, layout: Layout, pieces: list[TakenPart]) -> int:
-    """Take the same pieces as often as they are there, for good; return how often."""
-    amounts: dict[int, int] = {}
-    for piece in pieces:
-        amounts[piece.position] = amounts.get(piece.position, 0) + piece.amount
-    whole = {piece.position for piece in pieces if piece.whole}
+def repeat(taken: Trail, layout: Layout, rows: Sequence[Row]) -> int:
+    """Take the same rows as often as they are there, for good; return how often."""
+    held = held_by(rows)
+    amounts = {i: n for (i, _), n in held.items()}
+    whole = {i for i, is_whole in held if is_whole}
     inside = {i for i in amounts for top in whole if top < i < layout.last[top]}
     divided = {i: n for i, n in amounts.items() if i not in whole and i not in inside}
     times = 1 if whole else min(taken.room(i, layout.pool(i)) // n for i, n in divided.items())
@@ -382,16 +228,16 @@ MOST_LOOKED_AT = 20_000  # vertices that counting `fits` by taking may look at; 
 
 
 def copies_of(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, pieces: list[TakenPart], meter: Meter
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, rows: Sequence[Row], meter: Meter
 ) -> tuple[int, bool]:
     """Count how many copies fit: in closed form where there is one, else by taking them."""
     copies = counted(resources, laid_out, taken)
-    return taken_copies(resources, laid_out, taken, pieces, meter) if copies is None else (copies, True)
+    return taken_copies(resources, laid_out, taken, rows, meter) if copies is None else at_most(copies)
 
 
 def search(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter | None = None
-) -> tuple[Take, list[TakenPart]] | Reason:
+) -> tuple[Take, tuple[Row, ...]] | Reason:
     """Find one copy on what is not taken; `taken` is as before afterwards."""
     try:
         return _searched(resources, laid_out, taken, meter or STEPS.share())
@@ -404,7 +250,7 @@ EASY = 2_000  # steps of a search before slots are packed
 
 def search_or_pack(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter | None = None
-) -> tuple[Take, list[TakenPart]] | Reason:
+) -> tuple[Take, tuple[Row, ...]] | Reason:
     """Find one copy as `search` does, by packing slots where that would take long."""
     meter = meter or STEPS.share()
     if not is_packing(resources) or meter.left == inf:
@@ -419,7 +265,7 @@ def search_or_pack(
 
 def _packed(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter
-) -> tuple[Take, list[TakenPart]] | Reason:
+) -> tuple[Take, tuple[Row, ...]] | Reason:
     """Search for a little; then pack the slots, follow that, and search on where it led nowhere."""
     with suppress(OutOfBudgetError), meter.part(min(EASY, meter.left // 2)) as part:
         return _searched(resources, laid_out, taken, part)
@@ -433,33 +279,33 @@ def _packed(
 
 def _searched(
     resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, meter: Meter, plan: Plan | None = None
-) -> tuple[Take, list[TakenPart]] | Reason:
+) -> tuple[Take, tuple[Row, ...]] | Reason:
     search = Search(laid_out, taken, meter, plan)
-    answer: list[list[TakenPart]] = []
+    answer: list[tuple[Row, ...]] = []
 
     def settled() -> bool:
-        pieces = settle(search)
-        answer.extend([pieces] if pieces is not None else [])
-        return pieces is not None
+        rows = rows_of(search)
+        answer.extend([rows] if rows is not None else [])
+        return rows is not None
 
     try:
         if not search.meet(resources, settled):
             return collision(resources)
-        return take_of(search, answer[0]), answer[0]
+        return take_of(answer[0], laid_out), answer[0]
     finally:
         taken.undo(0)
 
 
 def taken_copies(
-    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, pieces: list[TakenPart], meter: Meter = FREE
+    resources: tuple[Resource, ...], laid_out: Layout, taken: Trail, rows: Sequence[Row], meter: Meter = FREE
 ) -> tuple[int, bool]:
     """Count successive takes, each repeated as often as its vertices allow; holds end with their copy."""
     copies = looked_at = 0
-    while pieces and looked_at < MOST_LOOKED_AT:
-        copies += repeat(taken, laid_out, pieces)
-        looked_at += laid_out.size + len(pieces)
+    while held_by(rows) and looked_at < MOST_LOOKED_AT:
+        copies += repeat(taken, laid_out, rows)
+        looked_at += laid_out.size + len(rows)
         found = search(resources, laid_out, taken, meter)
         if isinstance(found, Reason):
             return copies, found.why is not Why.UNDECIDED
-        pieces = found[1]
+        rows = found[1]
     return max(copies, 1), False

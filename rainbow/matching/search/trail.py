@@ -33,9 +33,12 @@ class Trail:
         self.owed: dict[tuple[int, Pool], int] = {}  # by workers as a whole to others, of no leaves in particular
         self.marked: set[int] = set()  # unlike the equal subtrees elsewhere: contains a barred worker
         self._log: list[tuple[dict[Any, Any], Any, Any]] = []
+        end = 0
         for i in sorted(self.barred):
-            self._remove(i, layout.content[i])
             self.marked.update(layout.up(i))
+            if i >= end:  # what is in a barred worker went with it
+                self._remove(i, layout.content[i])
+                end = layout.last[i]
         for i in busy:
             self.touch(i)
         self.keep()
@@ -79,13 +82,17 @@ class Trail:
 
     def open(self, i: int, scope: int) -> bool:
         """Return whether a vertex may be entered from `scope` (a position above it, or itself)."""
-        if self.layout.worker[i] in self.barred:
+        if i in self.barred or self.layout.worker[i] in self.barred:
             return False
         while i != scope and i >= 0:
-            if i in self.whole:
+            if i in self.whole or i in self.barred:  # a worker may lie in another one
                 return False
             i = self.layout.parents[i]
         return not self.lost(scope)
+
+    def shut(self, i: int) -> bool:
+        """Return whether a vertex lies in a worker that offers nothing, or is one."""
+        return not self.barred.isdisjoint(self.layout.up(i))
 
     def lost(self, scope: int) -> bool:
         """Return whether a place was taken whole by others; a vertex stood on was taken for what is below it."""

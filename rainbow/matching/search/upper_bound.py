@@ -74,7 +74,7 @@ def _takes(r: Resource, forms: Forms) -> set[str]:
     return taken
 
 
-PLENTY = 10**15  # what a request that takes nothing can be given
+PLENTY = 2**62  # what a request that takes nothing can be given; no amount of a cluster is as large
 
 
 class UpperBound:
@@ -138,12 +138,16 @@ class UpperBound:
     def units(self, r: Resource, i: int) -> int:
         """How many units of `r` one vertex gives: what is left of it, or of a whole one as many as are wanted."""
         is_leaf = self.layout.is_leaf(i)
-        given = units_of(r, self.layout.sizes[i], self.layout.units[i], is_leaf, self.layout)
+        given = self.whole_units(r, i)
         if given and is_leaf and not r.exclusive:
             pool = self.layout.pool(i)
             each = quantity(r.unit)[1] if r.unit else self.layout.pools[pool]
             return self.taken.headroom(i, pool) // each
         return min(given, r.count.min)
+
+    def whole_units(self, r: Resource, i: int) -> int:
+        """How many units of `r` a whole vertex has."""
+        return units_of(r, self.layout.sizes[i], self.layout.units[i], self.layout.is_leaf(i), self.layout)
 
     def pooled(self, r: Resource, scope: int, outside: bool) -> int:
         """How many units the divisible leaves below `scope` give together."""

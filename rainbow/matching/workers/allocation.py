@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rainbow.jobspec import Count
 from rainbow.matching.model.layout import parts_above, pools_of
-from rainbow.matching.model.verdict import Take
+from rainbow.matching.model.verdict import CertificateRow, Take
 from rainbow.matching.search.solution import differ, is_divisible
 
 if TYPE_CHECKING:
@@ -178,7 +178,15 @@ def _loose_offer(unit: Resource, amounts: Mapping[str, int], state: UseState, un
             done[type_] += given
             amount -= given
     placed = tuple((unit.label, {"0": dict(each)}) for _ in slots)
-    take = Take(placed, {str(i): amount for i, amount, _ in part.amounts})
+    rows: list[CertificateRow] = []
+    requests = {child.type: child.place for child in unit.children} if unit.is_slot else {unit.type: unit.place}
+    for own in slots:
+        up = len(rows) if unit.is_slot else -1
+        if unit.is_slot:
+            rows.append(CertificateRow(unit.place, -1, "at", "0", 0))
+        held = sorted((requests[state.stand.layout.types[i]], i, amount) for (i, _), amount in own.items())
+        rows.extend(CertificateRow(request, up, "of", str(i), amount) for request, i, amount in held)
+    take = Take(placed, {str(i): amount for i, amount, _ in part.amounts}, tuple(rows))
     parts = (part,) if len(slots) == 1 else tuple(map(state.stand.part, slots))
     return Offer(part, units, take, tuple((unit.label, own) for own in parts))
 

@@ -22,13 +22,15 @@ from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
 from rainbow.matching.fluxion.traversal import Traversal, exclusive
 from rainbow.matching.fluxion.traversal import TraversalState as Charged
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
-from rainbow.matching.model.verdict import Reason, Take
+from rainbow.matching.model.verdict import CertificateRow, Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.reasons import quick_check
-from rainbow.matching.search.solution import by_slot, search_or_pack
+from rainbow.matching.search.rows import by_slot
+from rainbow.matching.search.solution import search_or_pack
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching.fluxion.traversal import TraversalResult
     from rainbow.matching.model.layout import ClusterLayout
-    from rainbow.matching.search.solution import TakenPart
+    from rainbow.matching.search.rows import Row
     from rainbow.matching.workers.worker_use import UseState
 
 
@@ -79,6 +81,7 @@ class Allocation:
 
 Key = int | str  # of what is held: a number given out, or a name its holder gave
 Pieces = tuple[Located, ...]
+Groups = tuple[tuple["Request", int], ...]  # each group of slots as a request, and its place among all requests
 MOST_FILLINGS = 64  # requests whose workers are kept track of
 MOST_STATES = 100_000  # of one stand; beyond it those that no worker is in are forgotten
 
@@ -95,7 +98,7 @@ class Occupancy:
         self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
         self._fillings: LruCache[tuple[bytes, frozenset[str] | None], Allocator] = LruCache(MOST_FILLINGS)
-        self._groups: LruCache[bytes, tuple[Request, ...]] = LruCache(MOST_FILLINGS)
+        self._groups: LruCache[bytes, Groups] = LruCache(MOST_FILLINGS)
         self._log: list[Callable[[], None]] | None = None
 
     # ── take and release ──
@@ -315,32 +318,33 @@ class Occupancy:
         """Start to keep track of the workers for a request, if it takes from nothing else."""
         question = Query(request)
         plain = self.is_located and question.by_kinds and not question.names_workers
-        shape = shape_of(request.resources, self.workers.rooted) if plain and len(request.variants) == 1 else None
+        variants = variants_on(request, self.workers.rooted.pools)
+        shape = shape_of(variants[0], self.workers.rooted) if plain and len(variants) == 1 else None
         if shape is None:
             return None
         offers = CandidateHeap(shape, question.passes, kinds)
         return self._fillings.put((request.key, kinds), Allocator(offers, self.states, self.closed))
 
-    def _grouped(self, request: Request) -> tuple[Request, ...]:
+    def _grouped(self, request: Request) -> Groups:
         """Return a request as one for each of its groups of slots, in the search's order; none if it is more."""
         plain = len(request.variants) == 1 and 1 < len(request.resources) <= MOST_FILLINGS // 2
-        leaves = all(tree.is_slot and not any(part.children for part in tree.children) for tree in request.resources)
-        named_apart = len({tree.label for tree in request.resources}) == len(request.resources)
-        if not (plain and leaves and named_apart):
-            return ()
-        compound = set(self.workers.rooted.compound)
-        last_first = request.resources[::-1]
+        trees, rooted = variants_on(request, self.workers.rooted.pools)[0], self.workers.rooted
+        leaves = all(tree.is_slot and not any(part.children for part in tree.children) for tree in trees)
+        compound = set(rooted.compound)
+        if not (plain and leaves) or (
+            any(takes_whole(tree, compound) for tree in trees) and not bound_is_exact(trees, rooted)
+        ):
+            return ()  # where groups compete for whole vertices, a search chooses others than each by itself
+        last_first = trees[::-1]
         ordered = sorted(last_first, key=lambda r: (not takes_whole(r, compound), -r.count.min))
-        groups = tuple(replace(request, variants=((tree,),)) for tree in ordered)
-        return groups if all(self._filling(one, None) is not None for one in groups) else ()
+        groups = tuple((replace(request, variants=((tree,),)), tree.place) for tree in ordered)
+        return groups if all(self._filling(one, None) is not None for one, _ in groups) else ()
 
-    def _in_turn(
-        self, groups: tuple[Request, ...], among: Collection[str] | None
-    ) -> Allocation | Literal[False] | None:
+    def _in_turn(self, groups: Groups, among: Collection[str] | None) -> Allocation | Literal[False] | None:
         """Take the groups in turn; False: one has no room alone; None: they are in each other's way."""
         found: list[Allocation] = []
         numbers: list[int] = []
-        for group in groups:
+        for group, _ in groups:
             holding = self._found(group, among, None)
             if holding is None:
                 break
@@ -350,10 +354,11 @@ class Occupancy:
         for number in numbers:
             self.release(number)
         if len(found) < len(groups):
-            alone = not found or self._found(groups[len(found)], among, None) is None
+            alone = not found or self._found(groups[len(found)][0], among, None) is None
             return False if alone else None
         pieces = [piece for holding in found for piece in holding.pieces]
-        return Allocation(pieces, partial(_merged, found, True), slots=partial(_merged, found, False))
+        parts = [(place, holding) for (_, place), holding in zip(groups, found, strict=True)]
+        return Allocation(pieces, partial(_merged, parts, True), slots=partial(_merged, parts, False))
 
     def _search(self, request: Request, among: Collection[str] | None) -> Allocation | None:
         laid_out = layout(self.cluster)
@@ -375,18 +380,19 @@ class Occupancy:
         ):
             self._retake(taken, starts, i, amount, whole)
         taken.keep()
-        for resources in request.variants:
+        for number, resources in enumerate(variants_on(request, laid_out.pools)):
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
             found = search_or_pack(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
             if not isinstance(found, Reason):
-                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, found[0]))
+                take = replace(found[0], variant=number)
+                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, take))
         return None
 
     def _retake(self, taken: Trail, starts: list[int], i: int, amount: int, whole: bool) -> None:
         worker, k = divmod(-1 - i, _MANY) if i < 0 else (OUTSIDE, 0)  # what floats, see _positions
         at = i if i >= 0 else starts[worker]
-        if taken.layout.worker[at] in taken.barred:
+        if taken.shut(at):
             taken.touch(at)  # it offers nothing as it is
         elif i < 0:
             taken.owe(at, self.workers.stands[worker].pools[k], amount)
@@ -395,10 +401,10 @@ class Occupancy:
         else:
             taken.promise(at, taken.layout.pool(at), amount)
 
-    def _divided(self, pieces: list[TakenPart], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
+    def _divided(self, rows: Sequence[Row], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
         """Divide what was found among slots and workers; of workers inside what is taken whole, all is taken."""
         number = {start: worker for worker, start in enumerate(starts)}
-        for slot, amounts in sorted(by_slot(pieces).items()):
+        for label, amounts in by_slot(rows):
             inside: dict[int, dict[tuple[int, bool], int]] = {}
             for (i, whole), amount in amounts.items():
                 start = laid_out.worker[i]
@@ -411,7 +417,7 @@ class Occupancy:
                         inside.setdefault(number[at], {})[0, True] = laid_out.amount(at)
             for worker, held in sorted(inside.items()):
                 part = _part(held) if worker == OUTSIDE else self.workers.stands[worker].part(held)
-                yield Located(slot[0], worker, part)
+                yield Located(label, worker, part)
 
 
 _MANY = 1 << 20  # pools of a worker, at most
@@ -428,13 +434,22 @@ def _positions(held: Iterable[Pieces], starts: list[int]) -> Iterator[tuple[int,
                     yield (starts[worker] + i if i >= 0 else -1 - (worker * _MANY - 1 - i)), amount, whole
 
 
-def _merged(found: Iterable[Allocation], by_vertex: bool) -> Take:
-    """Say what several groups hold together."""
-    takes = [holding.take if by_vertex or holding.slots is None else holding.slots() for holding in found]
+def _merged(parts: Sequence[tuple[int, Allocation]], by_vertex: bool) -> Take:
+    """Say what several groups hold together; each has its place among all requests."""
+    takes = [
+        (place, one.take if by_vertex or one.slots is None else one.slots())
+        for place, one in sorted(parts, key=itemgetter(0))
+    ]
     vertices: Counter[str] = Counter()
-    for take in takes:
+    rows: list[CertificateRow] = []
+    for place, take in takes:
         vertices.update(take.vertices)
-    return Take(tuple(sorted((one for take in takes for one in take.placed), key=itemgetter(0))), dict(vertices))
+        first = len(rows)
+        for row in take.rows:
+            up = row.up if row.up < 0 else row.up + first
+            rows.append(row._replace(request=row.request + place, up=up))
+    placed = sorted((one for _, take in takes for one in take.placed), key=itemgetter(0))
+    return Take(tuple(placed), dict(vertices), tuple(rows))
 
 
 def _itself(take: Take) -> Take:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rainbow.cache import cached_property
-from rainbow.jobspec.quantities import base_unit
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
 from rainbow.matching.equivalence.subtree_classes import classify, nameless, root_of
+from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
-from rainbow.matching.search.solution import by_slot, search, summed
+from rainbow.matching.search.rows import add_rows, by_slot, held_by, whole_rows
+from rainbow.matching.search.solution import search
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import UpperBound
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.subtree_classes import ClassRun, SubtreeClass
     from rainbow.matching.model.layout import Layout, Pool
+    from rainbow.matching.model.verdict import CertificateRow
 
 
 def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:
@@ -45,7 +48,7 @@ def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str
     if not by_kinds or question.names_workers:
         return _walked(request, cluster)
     open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
-    wanted = [part for resource in request.resources for part in resource.walk()]
+    wanted = [part for tree in variants_on(request, workers.rooted.pools)[0] for part in tree.walk()]
     hosts = {
         stand.kind.number
         for stand in open_ones
@@ -61,7 +64,7 @@ def _walked(request: Request, cluster: Cluster) -> frozenset[str]:
     out = set(barred(request.constraint, laid_out))
     bound = UpperBound(laid_out, Trail(laid_out, out))
     one_of_each = {kinds[laid_out.worker_names[i]]: i for i in reversed(laid_out.workers) if i not in out}
-    wanted = [part for resource in request.resources for part in resource.walk()]
+    wanted = [part for tree in variants_on(request, laid_out.pools)[0] for part in tree.walk()]
     hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in wanted)}
     return frozenset(hosts or one_of_each)
 
@@ -106,30 +109,6 @@ def cluster_totals(cluster: Cluster) -> dict[str, int]:
     root = cluster_class_of(cluster, root_of(cluster))
     totals = root.totals if cluster.levels == "strict" else root.amounts
     return dict(sorted(totals.items()))
-
-
-class Measure(NamedTuple):
-    """How amounts of a type are counted: in whole numbers of `unit`; one unit of the graph is `factor` of them."""
-
-    unit: str
-    factor: int
-
-
-def measures(cluster: Cluster) -> dict[str, Measure]:
-    """{type: how its amounts are counted}, of the types whose vertices have a unit.
-
-    Of vertices in several units of one quantity, the largest is the graph's. Under strict levels units are not read:
-    amounts are in the graph's own.
-    """
-    if cluster.levels == "strict":
-        return {}
-    pools = cluster_class_of(cluster, root_of(cluster)).pools
-    return {type_: Measure(base_unit(measured), largest) for (type_, measured), largest in pools.items() if measured}
-
-
-def stated_units(cluster: Cluster) -> dict[str, str]:
-    """{type: the base unit that amounts are shown in}, of the types whose vertices have a unit."""
-    return {type_: measure.unit for type_, measure in measures(cluster).items()}
 
 
 def _could_host(part: Resource, i: int, laid_out: Layout, bound: UpperBound) -> bool:
@@ -343,9 +322,9 @@ class WorkerUse:
         found = search((resource,), self.layout, self.taken(state))
         if isinstance(found, Reason):
             return None
-        take, pieces = found
-        slots = [(slot[0], self.part(held)) for slot, held in sorted(by_slot(pieces).items())]
-        return (slots[0][1] if len(slots) == 1 else self.part(summed(pieces))), take, tuple(slots)
+        take, rows = found
+        slots = [(label, self.part(held)) for label, held in by_slot(rows)]
+        return (slots[0][1] if len(slots) == 1 else self.part(held_by(rows))), take, tuple(slots)
 
     def most(self, resource: Resource, state: UseState, enough: int) -> int:
         """Bound how many units of a request a worker in some state gives."""
@@ -366,7 +345,8 @@ class WorkerUse:
         amount = self.layout.amount(0)
         part, label = self.part({(0, True): amount}), resource.label if resource.is_slot else ""
         held = {self.layout.worker_names[0]: dict(self.capacity)}
-        return part, Take(((label, held),), {self.layout.vertex(0): amount}), ((label, part),)
+        rows = whole_rows(resource, self.layout.vertex(0), amount)
+        return part, Take(((label, held),), {self.layout.vertex(0): amount}, rows), ((label, part),)
 
     def taken(self, state: UseState) -> Trail:
         """Lay out what is taken in a state, to be searched; a search that changes it undoes that."""
@@ -456,11 +436,13 @@ class Workers:
     def say(self, per_slot: int, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
         vertices: dict[str, int] = {}
+        rows: list[CertificateRow] = []
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
         merged: dict[int, dict[str, Mapping[str, int]]] = {}
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
             if by_vertex:
+                add_rows(rows, take.rows, bool(per_slot and place % per_slot), partial(self._vertex, worker))
                 vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 shared = not label or (per_slot and not number)
@@ -472,7 +454,7 @@ class Workers:
                     if shared:
                         merged[key] = into
                 into.update((name, amounts) for amounts in held.values())
-        return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices)
+        return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices, tuple(rows))
 
     def _vertex(self, worker: int, i: int) -> str:
         """The id of the vertex at a position within a worker."""

@@ -85,9 +85,9 @@ def _room(job: JobView, left: float) -> int:
     return len(job.gangs)
 
 
-def reasons(view: View, plan: Plan, cut: Iterable[Cut], used: Mapping[Limit, float]) -> Iterator[Wait]:
+def reasons(view: View, plan: Plan, rules: Rules, cut: Iterable[Cut], used: Mapping[Limit, float]) -> Iterator[Wait]:
     """Say why what was cut waits, by what is in use once a plan's starts run."""
-    found, rules, census = list(cut), view.rules or Rules(), cluster_index_of(view)
+    found, census = list(cut), cluster_index_of(view)
     total = Counter(used)
     for gang, cores in _started(view, plan).items():
         total.update(dict.fromkeys(rules.limits(owner_of(census.jobs[gang[0]])), cores))
@@ -106,11 +106,9 @@ def _reason(job: JobView, gang: GangView, limit: Limit, used: float | None) -> W
     return Wait(job.id, "running-limit", text, facts | ({"user": limit.user} if limit.user else {}))
 
 
-def beyond(view: View, plan: Plan, used: Mapping[Limit, float]) -> dict[Gang, Limit]:
+def beyond(view: View, plan: Plan, rules: Rules, used: Mapping[Limit, float]) -> dict[Gang, Limit]:
     """Return the gangs among a plan's starts that pass a limit, each with the limit."""
-    rules, census = view.rules, cluster_index_of(view)
-    if rules is None:
-        return {}
+    census = cluster_index_of(view)
     room: dict[Limit, float] = {}
     found: dict[Gang, Limit] = {}
     for gang, cores in _started(view, plan).items():
@@ -135,10 +133,10 @@ def _started(view: View, plan: Plan) -> dict[Gang, int]:
     return found
 
 
-def within(view: View, plan: Plan) -> Plan:
+def within(view: View, plan: Plan, rules: Rules) -> Plan:
     """Return a plan without the starts that pass a limit."""
-    used = used_cores(view.rules, cluster_index_of(view).runs.values()) if view.rules else {}
-    return without(view, plan, beyond(view, plan, used))
+    used = used_cores(rules, cluster_index_of(view).runs.values())
+    return without(view, plan, beyond(view, plan, rules, used))
 
 
 def without(view: View, plan: Plan, gangs: Collection[Gang]) -> Plan:

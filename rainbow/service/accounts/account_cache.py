@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -172,6 +172,13 @@ def with_elsewhere(connection: sa.Connection, entry: RegisteredCluster, rules: R
         over_all = [limit for limit in rules.counted(owner) if not limit.cluster]
         used.update(dict.fromkeys(over_all, held_cores(placement)))
     return replace(rules, elsewhere=dict(used))
+
+
+def stored_rules(connection: sa.Connection, names: Iterable[str]) -> dict[str, Rules]:
+    """Return what holds on each of some clusters by name, without what runs."""
+    tree, given = registry.tree(connection), registry.qos(connection)
+    qos = {name: read_qos(name, one) for name, one in given.items()}
+    return {name: _rules(tree, qos, name) for name in names}
 
 
 def _rules(tree: Tree, qos: Mapping[str, Qos], cluster: str) -> Rules:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rainbow.graph import Cluster, read_cluster
+from rainbow.service.accounts.account_cache import stored_rules
 from rainbow.store import clusters, jobs, open_store, pages, tasks
 from rainbow.store.pages import Filter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.scheduling.qos import Rules
     from rainbow.store.clusters import ClusterRecord
 
 PAGE = 500
@@ -20,11 +22,12 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Jobs that were submitted in a time, all clusters, and (policy, settings) of each by name."""
+    """Jobs that were submitted in a time, all clusters, and (policy, settings) and rules of each by name."""
 
     rows: list[dict[str, Any]]
     clusters: list[Cluster]
     governed: Mapping[str, tuple[str, Mapping[str, Any]]]
+    rules: Mapping[str, Rules]
 
 
 def read_history(database: str, begin: float, end: float) -> History:
@@ -35,9 +38,10 @@ def read_history(database: str, begin: float, end: float) -> History:
             known = clusters.every(connection)
             compiled = [_cluster(connection, record) for record in known]
             rows = list(_rows(connection, begin, end))
+            rules = stored_rules(connection, [record.name for record in known])
     finally:
         store.close()
-    return History(rows, compiled, {record.name: (record.policy, record.settings) for record in known})
+    return History(rows, compiled, {record.name: (record.policy, record.settings) for record in known}, rules)
 
 
 def _cluster(connection: sa.Connection, record: ClusterRecord) -> Cluster:
@@ -58,6 +62,8 @@ def _rows(connection: sa.Connection, begin: float, end: float) -> Iterator[dict[
                     "submitted_at": record.submitted_at,
                     "requestor": record.requestor,
                     "priority": record.priority,
+                    "account": record.account,
+                    "qos": record.qos,
                     "cluster": record.cluster,
                     "jobspec": jobs.jobspec(connection, record.id),
                     "tasks": [

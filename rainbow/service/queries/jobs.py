@@ -245,8 +245,8 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
             return {**told, "verify": None}
         try:
-            policy, view = policies.get(frozen.record.policy), frozen.view
-            answers = {"ever": can_ever(policy, view, job_id), "now": can_now(policy, view, job_id)}
+            seen = (policies.get(frozen.record.policy), frozen.view, job_id, frozen.rules)
+            answers = {"ever": can_ever(*seen), "now": can_now(*seen)}
         except (PluginFault, UnknownPlugin):  # what the job waits for says so
             return {**told, "verify": None}
     return {**told, "verify": {question: _document(answer) for question, answer in answers.items()}}

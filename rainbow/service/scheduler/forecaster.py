@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import RainbowError, Unavailable
 from rainbow.forecast import Bounds, Expected, Forecast, Key, Known, Length, forecast, left, length_of, score
 from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
+from rainbow.scheduling.rules.running_limits import owner_of
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import log
@@ -34,6 +35,7 @@ from rainbow.store import statistics, workers
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request, Resource
+    from rainbow.scheduling.qos import Rules
     from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.live_state.mirror import Mirror
 
@@ -88,7 +90,8 @@ class Copy:
     cores: Mapping[tuple[str, int], int]  # of what waits
     live: frozenset[str]
     limit: float
-    again: Sequence[JobView] = ()  # with what runs of them and is requeued when a maintenance begins
+    again: Sequence[JobView] = ()  # with what runs of them and may have to wait again
+    rules: Rules | None = None
 
 
 class Learned:
@@ -236,7 +239,8 @@ class Forecaster:
         missed = [*missed, *outside, *past]
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
-        made = forecast(copy.view, policies.get(copy.policy), lengths, scores, BOUNDS, pace, copy.again, late, missed)
+        policy, again = policies.get(copy.policy), copy.again
+        made = forecast(copy.view, policy, lengths, scores, BOUNDS, pace, again, late, missed, copy.rules)
         for job, at in began.items():
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
@@ -259,7 +263,7 @@ class Forecaster:
         waiting = [(job, gang) for job in jobs for gang in job.gangs]
         placing.gangs = {gang.demand: mirror.placing.gangs[gang.demand] for _, gang in waiting}
         hosts = {gang.demand: view.hosts(gang.demand) for _, gang in waiting}
-        again = list(_requeued(mirror, placing, view))
+        again = list(_requeued(mirror, placing, view, seen.rules))
         hosts |= {gang.demand: placing.hosts(gang.demand) for job in again for gang in job.gangs}
         waiting += [(job, gang) for job in again for gang in job.gangs]
         limit = 60.0 * mirror.limits["task_minutes"]
@@ -278,7 +282,7 @@ class Forecaster:
         keys = {(job.id, gang.number): _key(mirror, job, gang) for job, gang in waiting}
         runs = {run.task: _run(mirror, run, limit) for run in own.runs}
         cores = {(job.id, gang.number): _cores(placing.gangs[gang.demand][0].request) for job, gang in waiting}
-        return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit, again)
+        return Copy(own, seen.record.policy, keys, runs, cores, frozenset(mirror.jobs), limit, again, seen.rules)
 
     def _placing(self, entry: RegisteredCluster) -> MatcherCache:
         """Return this thread's own memory of the matcher's answers."""
@@ -334,12 +338,15 @@ def _first_gangs(jobs: Sequence[JobView], most: int) -> Iterator[JobView]:
             return
 
 
-def _requeued(mirror: Mirror, placing: MatcherCache, view: View) -> Iterator[JobView]:
-    """Yield the jobs of which something runs where maintenance will requeue it, with those of their gangs."""
+def _requeued(mirror: Mirror, placing: MatcherCache, view: View, rules: Rules | None) -> Iterator[JobView]:
+    """Yield the jobs of which something runs that maintenance or preemption requeues, with those gangs."""
     emptied = {worker for one in view.reservations if one.at_begin == "requeue" for worker in one.placement}
+    may_stop = {name for job in view.jobs for name in rules.of(job.qos).preempts} if rules else set()
+    lends = bool(rules and rules.parents)
     found: dict[str, set[int]] = {}
-    for run in view.runs if emptied else ():
-        if not emptied.isdisjoint(run.placement):
+    for run in view.runs if emptied or may_stop or lends else ():
+        preempted = rules is not None and rules.of(run.qos).name in may_stop
+        if preempted or not emptied.isdisjoint(run.placement) or (rules and lends and rules.guarantee(owner_of(run))):
             found.setdefault(run.job, set()).add(run.gang)
     for job, numbers in found.items():
         gangs = (mirror.jobs[job].again(number, placing) for number in sorted(numbers))

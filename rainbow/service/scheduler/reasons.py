@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, TryLater
-from rainbow.scheduling import Plan, Wait, policies, ruled, traits_of
+from rainbow.scheduling import Plan, Wait, planner, policies, traits_of
 from rainbow.scheduling.invariants import left, started
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import PULLS, alive
@@ -328,7 +328,8 @@ def _current(service: Service, mirror: Mirror, cluster: Planned, until: float) -
     seen = take_snapshot(service, mirror)
     if seen is None:
         return None
-    made = plans.put(service, seen, ruled(policies.get(seen.record.policy), seen.view), version, began)
+    plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)
+    made = plans.put(service, seen, plan, version, began)
     made.asked = service.monotonic()
     return made
 

@@ -32,8 +32,8 @@ from rainbow.scheduling import (
     View,
     check_plan,
     diagram,
+    planner,
     policies,
-    ruled,
     slots_of,
     traits_of,
 )
@@ -169,7 +169,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if seen is None:
         return False
     began = monotonic()
-    plan = ruled(policies.get(seen.record.policy), seen.view)  # 4
+    plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)  # 4
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
@@ -226,7 +226,7 @@ def plan_only(
         try:
             with supposed(seen, given or {}) as view:
                 began = monotonic()
-                plan = ruled(policies.get(seen.record.policy), view)
+                plan = planner.plan(policies.get(seen.record.policy), view, seen.rules)
                 if not given:
                     service.state(PlansInForce).put(service, seen, plan, version, began)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
@@ -267,11 +267,10 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
 
 def _within(connection: sa.Connection, seen: Frozen, plan: Plan) -> Plan:
     """Return a plan without what passes a limit over all clusters by what has started elsewhere since the view."""
-    rules = seen.view.rules
+    rules = seen.rules
     if rules is None or not rules.has_shared_limits or not any(isinstance(order, Start) for order in plan.orders):
         return plan
-    view = replace(seen.view, rules=with_elsewhere(connection, seen.mirror.entry, rules))
-    return within(view, plan)
+    return within(seen.view, plan, with_elsewhere(connection, seen.mirror.entry, rules))
 
 
 def _canceled(plan: Plan) -> dict[str, str]:
@@ -310,7 +309,7 @@ def _changed_codes(seen: Frozen, plan: Plan) -> dict[str, dict[str, Any] | None]
     """Return {job: what is to be stored of its wait} where its code is another one than the stored; None: it starts.
 
     Of the jobs that the plan does not name those are compared of which something has changed, and some others by
-    turns: a code that follows from what others do is stored a few steps later; readers are answered from the plan in force.
+    turns: a code that follows from what others do is stored a few steps later; readers ask the plan in force.
     """
     mirror, census, begun = seen.mirror, seen.mirror.census, started(seen.mirror.census, plan)
     codes = {wait.job: wait.reason for wait in reversed(plan.waits)}

@@ -58,11 +58,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A view, and the mirror it is a view of: nobody changes that while a plan is made and carried out."""
+    """A view with the rules that hold, and its mirror: nobody changes that while a plan is made and carried out."""
 
     mirror: Mirror
     record: ClusterRecord
     view: View
+    rules: Rules | None
 
     @property
     def placing(self) -> MatcherCache:
@@ -99,12 +100,11 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, even_idle
         census=census,
         free=FreeSpace(mirror.placing, mirror.occupancy) if mirror.occupancy else None,
         standings=_standings(service, mirror),
-        rules=_rules(service, mirror),
     )
     traits = traits_of(record.policy)
     if not traits.by_census:
         view = _in_full(service, mirror, view, sees_all=traits.sees_all)
-    return Frozen(mirror, record, view)
+    return Frozen(mirror, record, view, _rules(service, mirror) if mirror.waiting or even_idle else None)
 
 
 def _standings(service: Service, mirror: Mirror) -> Mapping[tuple[str, str], Standing]:
@@ -116,9 +116,7 @@ def _standings(service: Service, mirror: Mirror) -> Mapping[tuple[str, str], Sta
 
 
 def _rules(service: Service, mirror: Mirror) -> Rules | None:
-    """Return the limits and rights to preempt that hold here, if anything waits."""
-    if not mirror.waiting:
-        return None
+    """Return the limits and rights to preempt that hold here."""
     with service.store.read() as connection:
         return rules_of(service, connection, mirror.entry)
 

@@ -74,7 +74,7 @@ def test_a_file_and_a_command_are_not_both(shell: Shell) -> None:
         ("-5", None),
         ("10 m", None),
         ("1w", None),
-        ("1:99:00", None),
+        ("1:99:00", 9540),  # as sbatch reads it
         ("nan", None),
         ("inf", None),
         ("1e9", None),

@@ -133,7 +133,7 @@ def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_w
         view, lambda job, _: Length.exactly(lengths[job.id], "name"), [(job, job.gangs[0]) for job in jobs], uses
     )
     line = Timeline({**workers, "": {"licence": 3}})
-    line.fill(uses)
+    line.fill(one[:3] for one in uses)
     for job in jobs:
         times = (0.0, *line.ends(after=0.0))
         at, placed = next(((t, p) for t in times if (p := plainly(line, job, t, t + lengths[job.id]))), (inf, {}))

@@ -6,9 +6,11 @@ back.
 """
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parents[2]
 HOST, COUNTED, DEFECTS = "test_host_invariants", "test_load_based_invariants", "test_load_based_defects"
 HELD = {
     "I1": [(COUNTED, "test_i1_i2_i3_every_idle_worker_somebody_waits_for_is_used_and_no_other")],
@@ -88,10 +90,11 @@ HELD = {
 @pytest.mark.parametrize("what", HELD)
 def test_what_must_hold_has_a_test_of_its_name(what):
     for module, name in HELD[what]:
-        found = import_module(f"tests.{module}")
+        [path] = TESTS.rglob(f"{module}.py")
+        test = import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
         for part in name.split("."):
-            found = getattr(found, part)
-        assert callable(found)
+            test = getattr(test, part)
+        assert callable(test)
 
 
 def test_nothing_is_left_out():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import rainbow
 from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import Occupancy
+from rainbow.matching.model.base_units import in_base_units
 from rainbow.matching.model.budget import Meter
 from rainbow.matching.model.layout import layout
 from rainbow.matching.search import bins, solution
@@ -54,12 +55,12 @@ def packs(shapes: list[Shape], nodes: list[tuple[int, int]]) -> bool:
 def packed(shapes: list[Shape], nodes: list[tuple[int, int]]) -> Any:
     cluster = hard_cluster([{"core": cores, "memory": memory} for cores, memory in nodes])
     laid_out = layout(cluster)
-    request = slots(shapes)
+    resources = in_base_units(slots(shapes).resources, laid_out.pools)
     try:
-        plan = pack(request.variants[0], laid_out, Trail(laid_out), Meter(steps=10**6))
+        plan = pack(resources, laid_out, Trail(laid_out), Meter(steps=10**6))
     except DoesNotPackError:
         return False
-    return plan and _kept(plan, shapes, nodes, laid_out)
+    return plan and _kept([plan[slot.place] for slot in resources], shapes, nodes, laid_out)
 
 
 def _kept(plan: Any, shapes: list[Shape], nodes: list[tuple[int, int]], laid_out: Any) -> bool:
@@ -67,7 +68,7 @@ def _kept(plan: Any, shapes: list[Shape], nodes: list[tuple[int, int]], laid_out
     free = {place: list(amounts) for place, amounts in zip(laid_out.workers, nodes, strict=True)}
     for k, (n, cores, memory) in enumerate(shapes):
         done = 0
-        for at, (place, outside, many) in plan[f"s{k}"].items():
+        for at, (place, outside, many) in plan[k].items():
             assert (at, outside) == (done, False)
             done += many
             free[place][0] -= many * cores

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rainbow
-from rainbow.jobspec.hostlist import expand_hosts, expand_ids, fold_hosts
+from rainbow.jobspec.hostlist import expand_hosts, expand_ids, fold_hosts, fold_ids
 from rainbow.matching.explain.report import paths, resource_set
 from rainbow.matching.model.layout import layout
 from tests.conftest import SHARED, examples
@@ -62,7 +62,8 @@ def ranked(shape):
 
 def nodes_of(cores, nodes, first=0):
     """Build R's own graph: nodes with ranks, cores with ids from `first`."""
-    lite = [{"rank": f"0-{nodes - 1}", "children": {"core": f"{first}-{first + cores - 1}"}}]
+    ranks, ids = fold_ids(range(nodes)), fold_ids(range(first, first + cores))
+    lite = [{"rank": ranks, "children": {"core": ids}}]
     document = {"version": 1, "execution": {"R_lite": lite, "nodelist": [f"oak[08-{7 + nodes:02}]"]}}
     return rainbow.read_cluster(document, name="oak")
 

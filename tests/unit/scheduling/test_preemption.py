@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rainbow.errors import PolicyError
 from rainbow.matching import Take
-from rainbow.scheduling import LoadBased, Priority, Start, Stop, check_plan, ruled
+from rainbow.scheduling import LoadBased, Priority, Start, Stop, check_plan, planner
 from rainbow.scheduling.interface import Wait
 from rainbow.scheduling.qos import Qos, Rules, read_qos
 from rainbow.scheduling.rules.preemption import NAME
@@ -42,12 +42,16 @@ def waiting(name, cores, slots=1, qos="urgent", **more):
     return replace(view, gangs=(gang,), qos=qos, **more)
 
 
-def seen(workers, jobs, runs, policy, rules=RULES, **more):
+def seen(workers, jobs, runs, policy, **more):
     settings = {"unit": "core"} if isinstance(policy, LoadBased) else {}
     view = make_view(NOW, {name: {"core": cores} for name, cores in workers.items()}, jobs, runs, settings, **more)
     tasks = Counter(name for one in runs for name in one.placement)
     there = [replace(one, tasks=tasks[one.id]) for one in view.workers]
-    return replace(view, rules=rules, place=place_on(workers), workers=there)
+    return replace(view, place=place_on(workers), workers=there)
+
+
+def planned(policy, view, rules=RULES):
+    return planner.plan(policy, view, rules)
 
 
 def place_on(workers):
@@ -96,7 +100,7 @@ def test_what_is_preempted_is_needed_may_be_and_is_no_gang_in_part(policy, world
     workers, runs, cores, slots = world
     slots = 1 if isinstance(policy, LoadBased) else slots  # there the matcher places gangs of several workers
     view = seen(workers, [waiting("claim", cores, slots)], runs, policy)
-    plan = ruled(policy, view)
+    plan = planned(policy, view)
     check_plan(view, plan)
     gone = stopped(plan)
     free = {
@@ -125,12 +129,12 @@ def test_the_lowest_priority_goes_first_and_of_equal_ones_the_youngest(given_, w
     runs = [run(f"r{k}", 1, started=float(at), priority=rank) for k, (rank, at) in enumerate(given_)]
     view = seen({"n0": len(runs)}, [waiting("claim", 1, min(wanted, len(runs)))], runs, Priority())
     order = sorted(runs, key=lambda one: (one.priority, -one.started, one.task))
-    assert sorted(stopped(ruled(Priority(), view))) == sorted(one.task for one in order[: min(wanted, len(runs))])
+    assert sorted(stopped(planned(Priority(), view))) == sorted(one.task for one in order[: min(wanted, len(runs))])
 
 
-def step(view, policy):
+def step(view, policy, rules=RULES):
     """Return the plan, and the view of the next step: what was told to stop is stopping."""
-    plan = ruled(policy, view)
+    plan = planned(policy, view, rules)
     gone = set(stopped(plan))
     runs = [replace(one, stopping=one.stopping or one.task in gone) for one in view.runs]
     return plan, replace(view, runs=runs, memory=plan.memory, now=view.now + 1)
@@ -157,7 +161,7 @@ def test_a_claim_preempts_once_and_what_it_preempted_waits_behind_it(policy):
     ]
     back = waiting("b", 2, qos="", submitted=0.0)
     view = seen({"n0": 4}, [back, *after.jobs], [], policy, memory=after.memory)
-    plan = ruled(policy, view)
+    plan = planned(policy, view)
     assert [order.task for order in plan.orders if isinstance(order, Start)] == ["claim-0"]
     assert Wait("b", "preempted", "preempted by job claim (qos urgent), which starts first", told_by()) in plan.waits
     assert NAME not in plan.memory  # the claim is over
@@ -172,8 +176,8 @@ def test_a_claim_that_does_not_start_preempts_again_only_after_a_while():
     plan, _ = step(view, Priority())
     again = seen({"n0": 4}, [waiting("claim", 4)], [run("z", 4)], Priority(), memory=plan.memory)
     claim = plan.memory[NAME]["claim"]
-    assert stopped(ruled(Priority(), replace(again, now=claim["until"] + 1))) == []
-    assert stopped(ruled(Priority(), replace(again, now=claim["again"] + 1))) == ["z-0"]
+    assert stopped(planned(Priority(), replace(again, now=claim["until"] + 1))) == []
+    assert stopped(planned(Priority(), replace(again, now=claim["again"] + 1))) == ["z-0"]
 
 
 def limited(most, **more):
@@ -193,8 +197,8 @@ def test_no_start_passes_a_limit_and_what_waits_for_one_says_so(policy, asked, b
     workers = {**{f"n{k}": 4 for k in range(6)}, **{f"m{k}": 3 for k in range(3)}}
     rules = limited(most)
     [limit] = rules.limits(("bio", "user", ""))
-    view = seen(workers, jobs, runs, policy, replace(rules, elsewhere={limit: elsewhere}))
-    plan = ruled(policy, view)
+    view = seen(workers, jobs, runs, policy)
+    plan = planned(policy, view, replace(rules, elsewhere={limit: elsewhere}))
     check_plan(view, plan)
     begun = {order.task.partition("-")[0] for order in plan.orders if isinstance(order, Start)}
     cores = {f"j{k}": number for k, (account, number) in enumerate(asked) if account == "bio"}
@@ -214,7 +218,7 @@ def test_a_bag_starts_as_many_tasks_as_its_user_may_run():
     bag = replace(waiting("bag", 1, qos="", account="bio"), gangs=tuple(gangs))
     rules = Rules("oak", {}, {"bio": (("bio", {"clusters": {"oak": {"user_running_cores": 3}}}),)})
     for policy in POLICIES:
-        plan = ruled(policy, seen({"n0": 8}, [bag], [], policy, rules))
+        plan = planned(policy, seen({"n0": 8}, [bag], [], policy), rules)
         assert [order.task for order in plan.orders] == ["bag-0", "bag-1", "bag-2"]
         assert plan.waits[0].text == "user user of account bio may run 3 cores on oak; 3 in use, 1 needed"
         assert plan.waits[0].facts["limit"] == 3
@@ -244,32 +248,39 @@ def borrowing(cores, workers, count=6, qos=""):
     """Return a view in which bio runs so many tasks of one core, and cfd waits."""
     runs = [replace(run(f"b{k}", 1, started=float(k), qos=qos), account="bio") for k in range(count)]
     job = waiting("claim", cores, qos="", account="cfd")
-    return seen({"n0": workers}, [job], runs, Priority(), LENDING)
+    return seen({"n0": workers}, [job], runs, Priority())
 
 
 @pytest.mark.parametrize("workers", [8, 20], ids=["no space", "no room under the cohort's limit"])
 def test_what_an_account_is_guaranteed_comes_back_from_those_who_borrow(workers):
-    assert sorted(stopped(ruled(Priority(), borrowing(2, workers, 8)))) == ["b6-0", "b7-0"]  # the last to start
-    assert stopped(ruled(Priority(), borrowing(5, workers, 8))) == []  # beyond its guarantee it waits like others
+    assert sorted(stopped(planned(Priority(), borrowing(2, workers, 8), LENDING))) == [
+        "b6-0",
+        "b7-0",
+    ]  # the last to start
+    assert (
+        stopped(planned(Priority(), borrowing(5, workers, 8), LENDING)) == []
+    )  # beyond its guarantee it waits like others
 
 
 @given(st.integers(0, 8), st.integers(1, 4))
 def test_nobody_loses_what_is_guaranteed_and_no_more_comes_back_than_is_owed(count, cores):
-    plan = ruled(Priority(), view := borrowing(cores, 8, count))
+    plan = planned(Priority(), view := borrowing(cores, 8, count), LENDING)
     gone, begun = stopped(plan), any(isinstance(order, Start) for order in plan.orders)
     assert begun == (count + cores <= 8)
     assert len(gone) == (0 if begun else count + cores - 8)
     assert count - len(gone) >= min(count, 4)
-    assert stopped(ruled(Priority(), borrowing(cores, 8, count, qos="safe"))) == []
+    assert stopped(planned(Priority(), borrowing(cores, 8, count, qos="safe"), LENDING)) == []
     check_plan(view, plan)
 
 
 def test_borrowers_wait_while_what_they_borrowed_goes_back():
-    plan, after = step(borrowing(2, 6), Priority())
+    plan, after = step(borrowing(2, 6), Priority(), LENDING)
     assert [order.why for order in plan.orders if isinstance(order, Stop)] == [
         "preempted by job claim (account cfd)"
     ] * 2
     left = [one for one in after.runs if not one.stopping]
     back = waiting("b5", 1, qos="", account="bio", submitted=0.0)
-    view = seen({"n0": 6}, [back, *after.jobs], left, Priority(), LENDING, memory=after.memory)
-    assert [order.task for order in ruled(Priority(), view).orders if isinstance(order, Start)] == ["claim-0"]
+    view = seen({"n0": 6}, [back, *after.jobs], left, Priority(), memory=after.memory)
+    assert [order.task for order in planned(Priority(), view, LENDING).orders if isinstance(order, Start)] == [
+        "claim-0"
+    ]
