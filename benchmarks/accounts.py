@@ -15,7 +15,7 @@ from rainbow.service.accounts.account_cache import KnownAccounts
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.access import Caller
 from rainbow.service.placement.batch import submit
-from rainbow.service.placement.submit import Submission
+from rainbow.service.placement.submission import Submission
 from rainbow.store import open_store
 from rainbow.store.accounts import charges, registry
 

@@ -65,15 +65,25 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "metrics.show": ("text/plain", {"type": "string"}),
 }
 CSV = ("accounts.usage",)  # answers that may be asked for as CSV
+ID = {"type": "string", "pattern": "^[^/:]+$"}
+STRONG_KEY = {
+    "type": "string",
+    "minLength": 22,
+    "description": "at least 128 random bits, such as 32 hexadecimal digits; sent again within a day, the call is "
+    "answered as the first time",
+}
 HEADERS: dict[str, dict[str, Any]] = {
     "jobs.submit": {"Idempotency-Key": WORD},
     "jobs.bid": {"Idempotency-Key": WORD},
     "batch.submit": {"Idempotency-Key": WORD},
+    "clusters.register": {"Idempotency-Key": STRONG_KEY},
+    "tokens.mint": {"Idempotency-Key": STRONG_KEY},
+    "tokens.rotate": {"Idempotency-Key": STRONG_KEY},
+    "reservations.create": {"Idempotency-Key": STRONG_KEY},
     "clusters.put_graph": {"If-Match": WORD},
-    "clusters.patch_graph": {"If-Match": WORD},
+    "clusters.patch_graph": {"If-Match": WORD, "Idempotency-Key": STRONG_KEY},
     "events.stream": {"Last-Event-ID": {"type": "string", "pattern": "^[0-9]{0,18}$"}},
 }
-ID = {"type": "string", "pattern": "^[^/:]+$"}
 IN_PATH = {
     "name": NAME,
     "subsystem": NAME,

@@ -105,6 +105,8 @@ def of_fault(fault: RainbowError) -> Response:
         body["status"] > 500 and has_stored()
     ):  # the fault itself knows of its own part only
         body["outcome"] = UNKNOWN
+        if request.method not in ("GET", "HEAD"):
+            body["detail"] = body["detail"].rstrip(".") + "; it may be done"
     if isinstance(fault, InputError) and request.mimetype == "application/x-www-form-urlencoded":
         body["detail"] += f"; {AS_IT_IS}"  # `curl -d @FILE` has taken the line breaks out
     return Response(json.dumps(body), body["status"], headers_of(fault))

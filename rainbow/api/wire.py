@@ -6,22 +6,23 @@ import json
 import re
 import secrets
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
-from flask import Flask, current_app, request
+from flask import Flask, Response, current_app, jsonify, request
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 
 from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import SCHEMAS
-from rainbow.errors import JobspecError, LimitError, RequestError, StateError
+from rainbow.errors import JobspecError, LimitError, RequestError, StateError, Unauthenticated
 from rainbow.jobspec.validation import wrong_value
 from rainbow.jobspec.yaml_reader import Limits, load, step
 from rainbow.service.core.access import Caller, caller
+from rainbow.service.core.keyed_call import HEADER, KeyedCall
 from rainbow.state_machine import JobState
 from rainbow.store.accounts.charges import BY
 from rainbow.text import LATEST, as_json, meant, rfc3339
@@ -58,6 +59,37 @@ def who(more: Iterable[str] = ()) -> Caller:
     """Say who asks, by the header and by what the body brings."""
     with service().store.look() as connection:
         return caller(service(), connection, [*tokens(), *more])
+
+
+def once(
+    act: Callable[[Caller, Any, KeyedCall], dict[str, Any]],
+    status: int = 200,
+    read: Callable[[], Any] = lambda: None,
+    write: Callable[[Any], Any] = lambda told: told,
+) -> tuple[Response, int]:
+    """Answer a call that may be sent again: what `act` returns, or as the first time under its Idempotency-Key.
+
+    `read` reads its body, `write` writes its answer. Credentials count only where nothing was answered before: they
+    may have ended by that.
+    """
+    asking, unknown = None, None
+    try:
+        asking = who()
+    except Unauthenticated as fault:
+        unknown = fault
+    key = request.headers.get(HEADER)
+    if unknown and key is None:
+        raise unknown
+    given = read()
+    operation = (request.method, request.path, sorted(request.args.items(multi=True)))
+    call = KeyedCall.of(service(), key, tokens(), *operation, given)
+    if (earlier := call.look()) is not None:
+        answer = jsonify(write(earlier))
+        answer.headers["Idempotent-Replayed"] = "true"
+        return answer, status
+    if asking is None:
+        raise unknown or Unauthenticated()
+    return jsonify(write(act(asking, given, call))), status
 
 
 def body(graph: bool = False) -> bytes:

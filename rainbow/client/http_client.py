@@ -86,7 +86,7 @@ class Client(WaitVerbs, Figures):
         hung = {key: document_of(value) for key, value in subsystems.items()} if subsystems else None
         body = {"name": name, "graph": document_of(graph), "levels": levels}
         body |= given(subsystems=hung, state=state, policy=policy, visibility=visibility)
-        return cast("responses.Registration", self._calls.call("POST", "/v1/clusters", body, repeatable=False))
+        return cast("responses.Registration", self._calls.call("POST", "/v1/clusters", body, keyed=True))
 
     def clusters(self) -> list[dict[str, Any]]:
         """List the clusters these credentials may see, by name."""
@@ -118,7 +118,7 @@ class Client(WaitVerbs, Figures):
         """Change a cluster's graph: add, remove, set, resize; all of it or nothing; only that of a revision."""
         headers = None if revision is None else {"If-Match": f'"{revision}"'}
         body = {"changes": list(changes)}
-        return self._object("PATCH", of_cluster(cluster, "graph"), body, headers=headers, repeatable=False)
+        return self._object("PATCH", of_cluster(cluster, "graph"), body, headers=headers, keyed=True)
 
     def put_subsystem(self, name: str, subsystem: str, graph: Graph) -> dict[str, Any]:
         """Hang a subsystem graph on the cluster, in place of one of the same name."""
@@ -343,7 +343,7 @@ class Client(WaitVerbs, Figures):
         """Keep space for a jobspec's resources from `start` (RFC 3339) or soon after; `login` as of `submit`."""
         body = {"jobspec": jobspec} | given(start=start, end=end, duration=duration, requestor=requestor, name=name)
         body |= given(requestors=names(requestors), login=login)
-        return self._object("POST", of_cluster(cluster, "reservations"), body, repeatable=False)
+        return self._object("POST", of_cluster(cluster, "reservations"), body, keyed=True)
 
     def maintain(
         self, cluster: str, workers: str | Sequence[str], *, preview: bool = False, **when: str | float | None
@@ -354,7 +354,7 @@ class Client(WaitVerbs, Figures):
         """
         body = {"workers": workers if isinstance(workers, str) else list(workers)} | given(**when)
         query = given(preview="true" if preview else None)
-        return self._object("POST", of_cluster(cluster, "reservations"), body, query=query, repeatable=preview)
+        return self._object("POST", of_cluster(cluster, "reservations"), body, query=query, keyed=not preview)
 
     def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
         """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
@@ -384,7 +384,7 @@ class Client(WaitVerbs, Figures):
         good_for = {"monitor": True} if monitor else {"clusters": names(clusters)}
         body = {**good_for, "requestors": names(requestors), "expires_at": expires_at, "name": name}
         body |= given(accounts=names(accounts))
-        return self._object("POST", path("tokens"), body, repeatable=False)
+        return self._object("POST", path("tokens"), body, keyed=True)
 
     def accounts(self) -> list[dict[str, Any]]:
         """List the accounts in the order of the tree, with shares, usage, factors and budgets."""
@@ -427,7 +427,7 @@ class Client(WaitVerbs, Figures):
 
     def rotate_token(self, token_id: str) -> dict[str, Any]:
         """Give a token or secret a new value; the only answer that ever shows it."""
-        return self._object("POST", path("tokens", token_id) + ":rotate", repeatable=False)
+        return self._object("POST", path("tokens", token_id) + ":rotate", keyed=True)
 
     def revoke_token(self, token_id: str) -> None:
         """End a token now."""
@@ -476,7 +476,7 @@ class Client(WaitVerbs, Figures):
     def ready(self) -> bool:
         """Return whether the server is there and can serve."""
         try:
-            self._calls.call("GET", "/readyz", repeatable=False)
+            self._calls.call("GET", "/readyz", tries=1)
         except (TryLater, Problem):
             return False
         return True

@@ -1,7 +1,9 @@
 """One HTTP call, repeated where that is safe, with its answer as JSON or as an exception.
 
-A call is sent again after a connection error, 429 or 503 if it may be repeated without doing its work twice.
-A connection that was never made is tried again for every call: nothing was sent.
+A call is sent again after a connection error, 429 or 503: all calls may be. What would be done twice is sent under an
+Idempotency-Key, which the server answers as the first time.
+
+What was sent and never answered may be done, and the fault says so (`outcome`); "cannot reach" is where nothing was.
 """
 
 from __future__ import annotations
@@ -18,18 +20,24 @@ from urllib.parse import quote
 
 import httpx
 
-from rainbow.errors import RainbowError, RequestError, Unavailable
+from rainbow.errors import NONE, UNKNOWN, RainbowError, RequestError, Unavailable
+from rainbow.idempotency import new_strong_key
 
 TRIES = 5
 FIRST_PAUSE = 0.2  # seconds, doubled before every further try
 LONGEST_PAUSE = 30.0  # a server that asks for more is not waited for
 BUSY = frozenset({429, 503})
+SAFE = ("/match", "/eta", "/plan", ":diff", ":check")  # the ends of paths that change nothing although they are sent
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 _PROBLEM_KEYS = frozenset({"type", "code", "title", "status", "detail", "pointer", "line", "column", "instance"})
 
 
 class Problem(RainbowError):
-    """The server refused a call. `facts` holds what the problem says beyond the named fields."""
+    """The server refused a call. `facts` holds what the problem says beyond the named fields.
+
+    `outcome`: "none" (nothing was stored) or "unknown" (it may be done).
+    """
 
     def __init__(self, status: int, body: Mapping[str, Any], retry_after: float | None = None) -> None:
         self.status = status
@@ -41,6 +49,7 @@ class Problem(RainbowError):
         self.column: int | None = body.get("column")
         self.retry_after = retry_after
         super().__init__(self.detail, **{key: body[key] for key in body if key not in _PROBLEM_KEYS})
+        self.outcome = str(body.get("outcome") or (UNKNOWN if status >= 500 else NONE))
 
     def __str__(self) -> str:
         place = [f"line {self.line}, column {self.column}"] if self.line is not None else []
@@ -95,21 +104,26 @@ class Calls:
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        repeatable: bool = True,
+        keyed: bool = False,
+        tries: int | None = None,
         patience: float = 0.0,
     ) -> Any:
         """Send one call and return what it answers; `patience` seconds are added to the time-out.
 
-        Problem if the server refuses, Unavailable if it cannot be reached.
+        `keyed`: under an Idempotency-Key of its own. Problem if the server refuses, Unavailable if it cannot be
+        reached or does not answer.
         """
+        if keyed:
+            headers = {**(headers or {}), "Idempotency-Key": new_strong_key()}
         request = self._request(verb, path, body, query, headers, patience)
-        for pause in _pauses(self._tries):
+        unanswered: httpx.TransportError | None = None  # the last try that was sent: it may be done
+        for pause in _pauses(tries or self._tries):
             try:
                 answer = self._http.send(request)
             except httpx.TransportError as error:
-                never_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if pause is None or not (repeatable or never_sent):
-                    raise _unavailable(self._http.base_url, error) from error
+                unanswered = unanswered if isinstance(error, NEVER_SENT) else error
+                if pause is None:
+                    raise self._unavailable(unanswered or error, request) from error
                 self.sleep(pause)
                 continue
             problem = _problem(answer)
@@ -119,7 +133,9 @@ class Calls:
                 if isinstance(found, dict) and isinstance(missing := found.get("away"), list):
                     self.away |= {one["shard"]: one["reason"] for one in missing}
                 return found
-            if pause is None or not _worth_repeating(problem, repeatable):
+            if pause is None or not _worth_repeating(problem):
+                if unanswered and _changes(request) and problem.status in BUSY:
+                    problem.outcome = UNKNOWN  # this try was not done; one before it may be
                 raise problem
             self.sleep(max(pause, problem.retry_after or 0.0))
         raise AssertionError("the last try returns or raises")
@@ -136,7 +152,25 @@ class Calls:
                 self.answered = True
                 yield from answer.iter_lines()
         except httpx.TransportError as error:
-            raise _unavailable(self._http.base_url, error) from error
+            raise self._unavailable(error, error.request) from error
+
+    def _unavailable(self, error: httpx.TransportError, request: httpx.Request) -> Unavailable:
+        """Say what a connection that failed means for what was asked."""
+        url, reason = self._http.base_url, re.sub(r"^\[Errno \d+\] |\.$", "", str(error)) or type(error).__name__
+        if isinstance(error, NEVER_SENT):
+            todo = "check --url and that the server is running"
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                todo = "set SSL_CERT_FILE to the certificate of the server or of its authority"
+            return Unavailable(f"cannot reach the server at {url}: {reason}; {todo}")
+        within = isinstance(error, httpx.TimeoutException)
+        allowed = request.extensions.get("timeout", {}).get("read") or self._timeout
+        text = f"no answer from {url} within {allowed:g} s" if within else f"no answer from {url}: {reason}"
+        changes = _changes(request)
+        if changes:
+            text += f": it may be done; look with {_command_for(request)}"
+        if isinstance(error, httpx.RemoteProtocolError) and url.scheme == "http" and not self.answered:
+            text += "; check --url: a server that speaks TLS has one of https://"
+        return Unavailable(text, outcome=UNKNOWN if changes else NONE)
 
     def _request(
         self,
@@ -179,19 +213,22 @@ def _pauses(tries: int) -> list[float | None]:
     return [FIRST_PAUSE * 2**n for n in range(tries - 1)] + [None]
 
 
-def _worth_repeating(problem: Problem, repeatable: bool) -> bool:
-    return repeatable and problem.status in BUSY and (problem.retry_after or 0.0) <= LONGEST_PAUSE
+def _worth_repeating(problem: Problem) -> bool:
+    return problem.status in BUSY and (problem.retry_after or 0.0) <= LONGEST_PAUSE
 
 
-def _unavailable(url: httpx.URL, error: httpx.TransportError) -> Unavailable:
-    said = re.sub(r"^\[Errno \d+\] |\.$", "", str(error)) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        todo = "set SSL_CERT_FILE to the certificate of the server or of its authority"
-    elif isinstance(error, httpx.RemoteProtocolError) and url.scheme == "http":
-        todo = "check --url: a server that speaks TLS has one of https://"
-    else:
-        todo = "check --url and that the server is running"
-    return Unavailable(f"cannot reach the server at {url}: {said}; {todo}")
+def _changes(request: httpx.Request) -> bool:
+    return request.method not in ("GET", "HEAD") and not request.url.path.endswith(SAFE)
+
+
+def _command_for(request: httpx.Request) -> str:
+    """Name the command that shows whether a call was carried out."""
+    parts = [*request.url.path.strip("/").split("/")[1:], "", ""]
+    if parts[0] == "clusters":
+        named = {"": "cluster list", "reservations": f"reserve list {parts[1]}"}
+        return f"`rainbow {named.get(parts[2] if parts[1] else '', f'cluster show {parts[1]}')}`"
+    commands = {"tokens": "token list", "accounts": "account list", "qos": "qos list", "config": "config show"}
+    return f"`rainbow {commands.get(parts[0].partition(':')[0], 'jobs')}`"
 
 
 def _problem(answer: httpx.Response) -> Problem | None:
@@ -212,7 +249,9 @@ def _json(answer: httpx.Response) -> Any:
     try:
         return answer.json()
     except ValueError as error:
-        raise Unavailable(f"{answer.url} did not return JSON; check that it is a Rainbow server") from error
+        raise Unavailable(
+            f"{answer.url} did not return JSON; check that it is a Rainbow server", outcome=UNKNOWN
+        ) from error
 
 
 def _encode(body: Any) -> bytes:

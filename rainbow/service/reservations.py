@@ -23,6 +23,7 @@ from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.matching import stated_units
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
+from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.core.limits import limits_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.view import Frozen, take_snapshot
@@ -48,7 +49,13 @@ MOST_WORKERS = 10_000  # of one maintenance
 
 
 def create(
-    service: Service, who: Caller, name: str, body: Mapping[str, Any], *, preview: bool = False
+    service: Service,
+    who: Caller,
+    name: str,
+    body: Mapping[str, Any],
+    call: KeyedCall | None = None,
+    *,
+    preview: bool = False,
 ) -> dict[str, Any]:
     """Keep space for a jobspec's resources, or workers for maintenance; Refused says why there is none.
 
@@ -62,7 +69,10 @@ def create(
         limits = {**limits, "reservation_days": 0}
     owner = _owner(who, record, body.get("requestor"), body.get("login"))
     start, seconds = _times(service, body, limits)
+    call = call or KeyedCall(service)
     with _turn(service, record) as turn:
+        if (earlier := call.look()) is not None:  # in the turn, which no other call of this key has meanwhile
+            return earlier
         with mirrored(service, service.entry(record)) as mirror:
             frozen = take_snapshot(service, mirror)
             if frozen is None:
@@ -82,6 +92,7 @@ def create(
                 _admit(connection, record, owner, limits, service.clock())
             reservations.add(connection, made)
             _note(connection, service, who, record, made, None, "made")
+            call.keep(connection, told)
     service.tell(record.id)
     return told
 

@@ -1,4 +1,7 @@
-"""Tokens and secrets, and the clusters each is good for; sessions of browsers. Only their SHA-256 is kept."""
+"""Tokens and secrets, and the clusters each is good for; sessions of browsers; answers that hold a secret.
+
+Of all secrets only the SHA-256 is kept.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import RIGHTS, credentials, grants, sessions
+from rainbow.store.schema import RIGHTS, answers, credentials, grants, sessions
 
 SECRET, TOKEN, MONITOR = "secret", "token", "monitor"
 PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", MONITOR: "rbm_", "admin": "rba_"}
@@ -55,17 +58,9 @@ def digest(credential: str) -> str:
     return hashlib.sha256(credential.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def minted(kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> tuple[str, CredentialRecord]:
-    """Make a credential, and what is stored of it."""
-    made = mint(kind)
-    return made, CredentialRecord(secrets.token_hex(8), kind, digest(made), now, cluster_ids, **more)
-
-
-def new_credential(connection: sa.Connection, kind: str, cluster_id: str, now: float) -> str:
-    """Mint a credential for a cluster, store its digest, and return it for the only time."""
-    made, record = minted(kind, now, (cluster_id,))
-    add(connection, record)
-    return made
+def minted(made: str, kind: str, now: float, cluster_ids: tuple[str, ...], **more: Any) -> CredentialRecord:
+    """Return what is stored of a new credential."""
+    return CredentialRecord(secrets.token_hex(8), kind, digest(made), now, cluster_ids, **more)
 
 
 def add(connection: sa.Connection, record: CredentialRecord) -> None:
@@ -182,3 +177,30 @@ def end_session(connection: sa.Connection, session_id: str) -> None:
 def end_old_sessions(connection: sa.Connection, begun: float, used: float) -> None:
     """Forget the sessions that began, or were used last, before these times."""
     connection.execute(sessions.delete().where(sa.or_(sessions.c.begun_at < begun, sessions.c.used_at < used)))
+
+
+# ── answers under an Idempotency-Key ──
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRecord:
+    """What was answered: `digest` is of what was asked, `secrets` are [kind, salt, SHA-256] by name."""
+
+    id: str
+    digest: str
+    answer: dict[str, Any]
+    secrets: dict[str, list[str]]
+    at: float
+
+
+def put_answer(connection: sa.Connection, record: AnswerRecord, since: float) -> None:
+    """Store an answer, and forget those that are older than this time."""
+    connection.execute(answers.delete().where(answers.c.at < since))
+    connection.execute(answers.insert().values(**asdict(record)))
+
+
+def get_answer(connection: sa.Connection, answer_id: str, since: float) -> AnswerRecord | None:
+    """Return the answer of this id, unless it is older than this time."""
+    own = answers.c.id == answer_id, answers.c.at >= since
+    row = connection.execute(sa.select(answers).where(*own)).one_or_none()
+    return AnswerRecord(**row._mapping) if row else None

@@ -14,6 +14,7 @@
           ├─── tasks             kept when their cluster is deleted: they are history
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     sessions                     browsers that are signed in to the page, and with which credentials
+    answers                      what was answered under an Idempotency-Key, without its secrets
     symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
     tags                         the versions a basis has had
     durations                    how long tasks ran, by the names of job and task
@@ -151,13 +152,8 @@ TIME = sa.Double
 # counts upwards for ever: what was once the number of an event is never that of another
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-
-NAMES = {
-    "ix": "ix_%(column_0_N_label)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s",
-}
+NAMES = {kind: f"{kind}_%(table_name)s_%(column_0_N_name)s" for kind in ("uq", "fk")}
+NAMES |= {"ix": "ix_%(column_0_N_label)s", "pk": "pk_%(table_name)s"}
 metadata = sa.MetaData(naming_convention=NAMES)
 
 
@@ -208,19 +204,14 @@ clusters = sa.Table(
 
 # in rows of their own: SQLite writes a row as a whole, and reads past what is long in it
 documents = _by_cluster("documents", sa.Column("document", JSON, nullable=False))
-
 deltas = _by_cluster(
     "deltas",
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),  # of the graphs after them
     sa.Column("changes", JSON, nullable=False),
 )
-
 subsystems = _by_cluster(
-    "subsystems",
-    sa.Column("name", NAME, primary_key=True),
-    sa.Column("document", JSON, nullable=False),
+    "subsystems", sa.Column("name", NAME, primary_key=True), sa.Column("document", JSON, nullable=False)
 )
-
 summaries = _by_cluster(
     "summaries",
     # of the graphs it was made from, and FORMATS of matching/equivalence/subtree_classes.py
@@ -440,6 +431,15 @@ sessions = sa.Table(
     sa.Column("begun_at", TIME, nullable=False),
     sa.Column("used_at", TIME, nullable=False, index=True),
     sa.Column("acts_until", TIME),  # NULL: it looks only
+)
+
+answers = sa.Table(
+    "answers",
+    metadata,
+    sa.Column("id", ID, primary_key=True),  # SHA-256 of an Idempotency-Key and of who asked
+    sa.Column("digest", ID, nullable=False),  # of what was asked
+    *_columns(JSON, "answer", "secrets"),  # of its secrets the SHA-256
+    sa.Column("at", TIME, nullable=False, index=True),
 )
 
 symbols = sa.Table(

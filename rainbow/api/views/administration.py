@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 from flask import Blueprint, Response, jsonify, redirect, request
 
-from rainbow.api.wire import flag, read_mapping, service, timed, who
+from rainbow.api.wire import flag, once, read_mapping, service, timed, who
 from rainbow.errors import Forbidden
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
@@ -106,8 +107,7 @@ tokens = Blueprint("tokens", __name__, url_prefix="/v1/tokens")
 @tokens.post("")
 def mint() -> Any:
     """Create a submit token or a monitor token; its value is shown once."""
-    asking = who()
-    return jsonify(timed(verbs.mint_token(service(), asking, read_mapping("Token")))), 201
+    return once(partial(verbs.mint_token, service()), 201, partial(read_mapping, "Token"), timed)
 
 
 @tokens.get("")
@@ -122,7 +122,7 @@ def rotate(token_id: str) -> Any:
 
     Works for a cluster's secret, too.
     """
-    return jsonify(timed(verbs.rotate(service(), who(), token_id)))
+    return once(lambda asking, _, call: verbs.rotate(service(), asking, token_id, call), write=timed)
 
 
 @tokens.delete("/<id:token_id>")

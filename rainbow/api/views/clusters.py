@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
@@ -11,6 +12,7 @@ from rainbow.api.wire import (
     count_in_query,
     flag,
     number_of,
+    once,
     read_json,
     read_mapping,
     read_state,
@@ -22,6 +24,8 @@ from rainbow.errors import RequestError
 from rainbow.service import reservations as service_reservations
 from rainbow.service.agents import protocol
 from rainbow.service.clusters import drain, graphs, inventory, registration, scheduling_settings
+from rainbow.service.core.access import Caller
+from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.queries import fleet, forecasts, monitoring, occupancy
 from rainbow.text import LATEST, rfc3339
 
@@ -113,8 +117,7 @@ def register() -> Any:
 
     Needs the registration secret.
     """
-    asking = who()
-    return jsonify(registration.register(service(), asking, read_mapping("Registration", graph=True))), 201
+    return once(partial(registration.register, service()), 201, partial(read_mapping, "Registration", graph=True))
 
 
 @clusters.get("")
@@ -169,10 +172,12 @@ def put_graph(name: str) -> Any:
 @clusters.patch("/<name>/graph")
 def patch_graph(name: str) -> Any:
     """Change the graph by {"changes": [...]}: all of them or none."""
-    asking = who()
-    body = read_mapping("Delta", graph=True)
-    answer = graphs.patch_graph(service(), asking, name, body, _expected(), drain=flag("drain"))
-    return _tagged(jsonify(answer), answer["revision"])
+
+    def patch(asking: Caller, given: Any, call: KeyedCall) -> dict[str, Any]:
+        return graphs.patch_graph(service(), asking, name, given, _expected(), call, drain=flag("drain"))
+
+    answer, _ = once(patch, read=partial(read_mapping, "Delta", graph=True))
+    return _tagged(answer, answer.get_json()["revision"])
 
 
 def _expected() -> set[str] | None:
@@ -373,9 +378,12 @@ def create(name: str) -> Any:
     `reservations` those that lose workers. With `at_begin` (`requeue` or `cancel`) the server ends what still runs
     on these workers then; without it, tasks run on. With `preview=true` nothing is made.
     """
-    asking, preview = who(), flag("preview")
-    made = service_reservations.create(service(), asking, name, read_mapping("Reservation"), preview=preview)
-    return jsonify(made), 200 if preview else 201
+    preview = flag("preview")
+
+    def create(asking: Caller, given: Any, call: KeyedCall) -> dict[str, Any]:
+        return service_reservations.create(service(), asking, name, given, call, preview=preview)
+
+    return once(create, 200 if preview else 201, partial(read_mapping, "Reservation"))
 
 
 @reservations.get("", endpoint="listing")

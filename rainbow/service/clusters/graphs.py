@@ -21,6 +21,7 @@ from rainbow.matching import cluster_totals, prepare, stated_units
 from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.core.service import ByCluster, entry_of, keep_summary
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
@@ -80,22 +81,35 @@ def put_graph(
 
 
 def patch_graph(
-    service: Service, who: Caller, name: str, body: Any, expected: Revisions = None, *, drain: bool = False
+    service: Service,
+    who: Caller,
+    name: str,
+    body: Any,
+    expected: Revisions = None,
+    call: KeyedCall | None = None,
+    *,
+    drain: bool = False,
 ) -> dict[str, Any]:
     """Change the dominant graph by {"changes": [...]} (graph/delta.py): all of them, or none."""
     if not isinstance(body, Mapping) or "changes" not in body:
         raise RequestError("the body is {changes: [...]}", pointer="/changes")
 
+    own = call or KeyedCall(service)
+
     def change() -> dict[str, Any]:
-        if grown := _grow(service, _found(service, who, name, expected), body["changes"], drain):
+        if (earlier := own.look()) is not None:
+            return earlier
+        if grown := _grow(service, _found(service, who, name, expected), body["changes"], drain, own):
             return grown
         record, document = _read(service, who, name, expected)
-        return _change(service, record, document, body["changes"], drain)
+        return _change(service, record, document, body["changes"], drain, own)
 
     return _as_often_as_needed(change)
 
 
-def _change(service: Service, record: ClusterRecord, document: Any, changes: Any, drain: bool) -> dict[str, Any]:
+def _change(
+    service: Service, record: ClusterRecord, document: Any, changes: Any, drain: bool, call: KeyedCall
+) -> dict[str, Any]:
     """Read a graph as it is after changes; they are stored beside its document, until these are many."""
     is_kept = _is_jgf(document)
     changed = apply_delta(document if is_kept else write_jgf(service.entry(record).cluster), changes)
@@ -105,12 +119,14 @@ def _change(service: Service, record: ClusterRecord, document: Any, changes: Any
     if not is_kept or beside > MOST_BESIDE:
         keep, beside = partial(clusters.replace_document, document=changed), 0
     cluster = _grown(service, record, changed, changes) or _compiled(service, record, changed)
-    told = _put(service, record, cluster, drain, keep)
+    told = _put(service, record, cluster, drain, keep, call)
     _note_size(service, record, changed, told["revision"], beside)
     return told
 
 
-def _grow(service: Service, record: ClusterRecord, changes: Any, drain: bool) -> dict[str, Any] | None:
+def _grow(
+    service: Service, record: ClusterRecord, changes: Any, drain: bool, call: KeyedCall
+) -> dict[str, Any] | None:
     """Store changes beside a document of known size; None if they do more than add, or the document is to be read."""
     size, entry = service.state(GraphSizes).get(record.id), service.catalogue.get(record.name)
     if size is None or entry is None or entry.id != record.id:
@@ -123,7 +139,7 @@ def _grow(service: Service, record: ClusterRecord, changes: Any, drain: bool) ->
         cluster = read_more(entry.cluster, changes, size.vertices, size.edges)
         if cluster is not None and size.beside <= MOST_BESIDE:
             classify_grown(entry.cluster, cluster)
-            told = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes))
+            told = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes), call)
             service.state(GraphSizes)[record.id] = size
             return told
     return None
@@ -196,10 +212,12 @@ def _put(
     cluster: Cluster,
     drain: bool,
     keep: Callable[[sa.Connection, str], int],
+    call: KeyedCall | None = None,
 ) -> dict[str, Any]:
     """Let a cluster have another graph, that `keep` stores: it returns the revision."""
     cluster = prepare(check_size(service, cluster), service.settings.backend)
     more = cluster.more_workers
+    amounts = {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
     with service.changing:
         with service.store.write() as connection:
             now = _check_unchanged(connection, record)
@@ -211,10 +229,12 @@ def _put(
             revision = keep(connection, record.id)
             keep_summary(connection, record.id, revision, cluster)
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
+            told = (call or KeyedCall(service)).keep(
+                connection, {"name": record.name, "revision": revision, **amounts}
+            )
         service.put_entry(entry_of(replace(now, revision=revision), cluster))
     service.tell(record.id, changed=True)
-    amounts = {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
-    return {"name": record.name, "revision": revision, **amounts}
+    return told
 
 
 def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> ClusterRecord:

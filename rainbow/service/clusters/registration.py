@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
+from rainbow.outcome import after_commit
 from rainbow.scheduling import policies, traits_of
 from rainbow.selection.choice import is_number
 from rainbow.service.clusters.scheduling_settings import begun
 from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.core.service import RegisteredCluster, keep_summary
 from rainbow.store import cluster_states, clusters, events, workers
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.credentials import SECRET, TOKEN, new_credential
+from rainbow.store.credentials import SECRET, TOKEN, add, minted
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -38,8 +40,9 @@ def check_name(name: Any, what: str) -> str:
     return name
 
 
-def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+def register(service: Service, who: Caller, body: Mapping[str, Any], call: KeyedCall | None = None) -> dict[str, Any]:
     """Register a cluster with its subsystems, state and policy, all or nothing; its credentials are shown once."""
+    call = call or KeyedCall(service)
     if not who.registers:
         raise Forbidden("the registration secret is required to register a cluster")
     name = check_name(body.get("name"), "cluster")
@@ -59,7 +62,12 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
         limits=dict(service.settings.admission) if traits_of(policy).admission else {},
         visibility=body.get("visibility") or clusters.ALL,
     )
+    shown = {"name": name, "revision": record.revision}
+    shown |= {"totals": cluster_totals(cluster), "units": stated_units(cluster)}
+    made = {kind: (kind, call.credential(kind, kind)) for kind in (TOKEN, SECRET)}
     with service.store.write() as connection:
+        if (earlier := call.earlier(connection)) is not None:
+            return earlier
         if clusters.find(connection, name):
             raise Conflict(f"cluster {name} already exists")
         clusters.add(connection, record, body["graph"])
@@ -70,12 +78,13 @@ def register(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str
             cluster_states.put(connection, record.id, state, now)
         workers.keep_only(connection, record.id, list(cluster.workers), now)
         events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
-        token = new_credential(connection, TOKEN, record.id, now)
-        secret = new_credential(connection, SECRET, record.id, now)
-    service.put_entry(RegisteredCluster(record.id, record.revision, cluster))
+        for kind, value in made.values():
+            add(connection, minted(value, kind, now, (record.id,)))
+        told = call.keep(connection, shown, **made)
+    with after_commit("compile"):
+        service.put_entry(RegisteredCluster(record.id, record.revision, cluster))
     service.tell(record.id, changed=True)
-    shown = {"name": name, "token": token, "secret": secret, "revision": record.revision}
-    return {**shown, "totals": cluster_totals(cluster), "units": stated_units(cluster)}
+    return told
 
 
 def check_size(service: Service, cluster: Cluster) -> Cluster:

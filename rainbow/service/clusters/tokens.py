@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import BY_FILE, Conflict, Forbidden, NotFound, RequestError, ValueRefused
 from rainbow.service.core.access import Caller, own_cluster
+from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.store import clusters, credentials, events
-from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest, mint, minted
+from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest, minted
 from rainbow.text import seconds_of
 
 if TYPE_CHECKING:
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 ZONED = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")  # a time that says of which zone it is
 
 
-def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+def mint_token(
+    service: Service, who: Caller, body: Mapping[str, Any], call: KeyedCall | None = None
+) -> dict[str, Any]:
     """Mint a submit token: {"clusters": [names]}, and "requestors", "accounts": [names], "expires_at": time, "name".
 
     {"monitor": true, "expires_at"?, "name"?} mints one that reads /metrics, which needs the admin token. The body has
     the form `Token` of api/schemas.py.
     """
+    call = call or KeyedCall(service)
     if body.get("monitor"):
-        return _mint_monitor(service, who, body)
+        return _mint_monitor(service, who, body, call)
     names = _names(body, "clusters")
     requestors = _names(body, "requestors") if body.get("requestors") is not None else None
     accounts = _names(body, "accounts") if body.get("accounts") is not None else None
@@ -43,25 +47,28 @@ def mint_token(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
         "accounts": accounts,
         "expires_at": _end(service, body),
     }
-    now = service.clock()
+    now, made = service.clock(), call.credential("token", TOKEN)
     with service.store.write() as connection:
+        if (earlier := call.earlier(connection)) is not None:
+            return earlier
         found = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
-        made, record = minted(TOKEN, now, found, **more)
+        record = minted(made, TOKEN, now, found, **more)
         credentials.add(connection, record)
         _tell(connection, record, now, "minted")
-        shown = _shown(record, clusters.names(connection, found))
-    return {"token": made, **shown}
+        return call.keep(connection, _shown(record, clusters.names(connection, found)), token=(TOKEN, made))
 
 
-def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
+def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any], call: KeyedCall) -> dict[str, Any]:
     """Mint a token of the whole server that only reads its metrics."""
     if not who.admin:
         raise Forbidden(f"a monitor token needs the admin token; {BY_FILE}")
-    end, now = _end(service, body), service.clock()
+    end, now, made = _end(service, body), service.clock(), call.credential("token", MONITOR)
     with service.store.write() as connection:
-        made, record = minted(MONITOR, now, (), name=body.get("name"), expires_at=end)
+        if (earlier := call.earlier(connection)) is not None:
+            return earlier
+        record = minted(made, MONITOR, now, (), name=body.get("name"), expires_at=end)
         credentials.add(connection, record)
-    return {"token": made, **_shown(record, {})}
+        return call.keep(connection, _shown(record, {}), token=(MONITOR, made))
 
 
 def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
@@ -74,18 +81,23 @@ def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
     return [_shown(record, names, who) for record in found]
 
 
-def rotate(service: Service, who: Caller, credential_id: str) -> dict[str, Any]:
+def rotate(service: Service, who: Caller, credential_id: str, call: KeyedCall | None = None) -> dict[str, Any]:
     """Give a token or secret a new value; the old one ends now."""
+    call = call or KeyedCall(service)
     with service.store.write() as connection:
+        if (earlier := call.earlier(connection)) is not None:
+            return earlier
         record = _own(connection, who, credential_id)
         if record.revoked_at is not None:
             raise Conflict(f"credential {credential_id} is revoked")
-        made = mint(record.kind)
+        name = SECRET if record.kind == SECRET else "token"
+        made = call.credential(name, record.kind)
         credentials.change(connection, record.id, hash=digest(made))
         _tell(connection, record, service.clock(), "rotated")
         shown = _shown(record, clusters.names(connection, record.clusters))
+        told = call.keep(connection, shown, **{name: (record.kind, made)})
     service.tell(*record.clusters, agents=True)  # who waits with the old one is refused now
-    return {SECRET if record.kind == SECRET else "token": made, **shown}
+    return told
 
 
 def revoke(service: Service, who: Caller, credential_id: str) -> None:

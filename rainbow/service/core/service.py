@@ -179,6 +179,8 @@ class Service:
         self.heartbeats = Heartbeats(self.monotonic, clock)
         self.registration = digest(self.settings.secret or mint("registration"))
         self.administration = digest(self.settings.admin or mint("admin"))
+        # credentials are derived of the admin token, which fewer know than the registration secret
+        self.derivation = (self.settings.admin or mint("admin")).encode()
         self.catalogue = CompiledClusters({})
         self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
         self.faults = ByCluster[str]()  # why a cluster's last step failed
