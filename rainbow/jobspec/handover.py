@@ -15,7 +15,7 @@ from typing import Any
 
 from rainbow.jobspec.request import Constraint, Count, Request, Resource
 
-FOR_SITES = ("output", "error", "input", "comment", "requeue", "export", "deadline", "priority", "queue")
+FOR_SITES = ("output", "error", "input", "comment", "requeue", "export", "deadline", "priority", "queue", "umask")
 
 
 def handover(request: Request, labels: Collection[str], gang: int, name: str, requestor: str) -> dict[str, Any]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +20,7 @@ from rainbow.agent import Result, Run
 from rainbow.agent.executors.run import Ended
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import watcher
+from rainbow.agent.executors.slurm.accounts import Identity, login_path
 from rainbow.agent.executors.slurm.executor import SlurmExecutor
 from rainbow.testing.executors import ends, until
 from tests.support.slurm import Slurm
@@ -205,3 +212,48 @@ def test_call_that_prints_no_number_and_leaves_no_job_is_refused_with_what_it_sa
         assert "submissions are closed today" in end.detail
     finally:
         made.close()
+
+
+ACCOUNT = "nobody"
+SEEN = 'pwd; umask; echo "$SLURM_SUBMIT_DIR"; echo "$PATH"; echo "$HOME $USER $LOGNAME"; id -un'
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another account")
+@pytest.mark.parametrize("how", ["root", "helper"])
+def test_script_sees_the_folder_umask_and_path_that_sbatch_of_its_user_would_give_it(
+    how: str, on_slurm: Slurm, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And what it writes is its user's, with the mode of that umask."""
+    base = Path(tempfile.mkdtemp())
+    base.chmod(0o755)
+    work, known, script = base / "work", base / "users.yaml", base / "job.sh"
+    work.mkdir(mode=0o700)
+    shutil.chown(work, ACCOUNT)
+    known.write_text(f"users: {{ann: {ACCOUNT}}}")
+    script.write_text(f"#!/bin/sh\n{SEEN}\n")
+    become = ["setpriv", f"--reuid={ACCOUNT}", "--regid=nogroup", "--clear-groups"]
+    login = {"HOME": pwd.getpwnam(ACCOUNT).pw_dir, "USER": ACCOUNT, "LOGNAME": ACCOUNT, "PATH": login_path()}
+    login |= {"SLURM_CONF": str(on_slurm.conf), "SHELL": "/bin/sh"}
+    plain = f"umask 0027; cd {work}; sbatch --wait -o plain.out {script}"
+    subprocess.run([*become, "sh", "-c", plain], env=login, check=True, capture_output=True, timeout=60)
+    helper = [sys.executable, "-m", "rainbow.agent.executors.slurm.helper", str(known)] if how == "helper" else []
+    state = tmp_path_factory.mktemp("state")
+    made = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, state, Identity(how, known), helper)
+    system = {"umask": "0027", "output": "ours.out"}
+    run = run_of("seen", SEEN, **system)
+    run = replace(run, cwd=str(work), request={**(run.request or {}), "requestor": "ann"})
+    missing = replace(run, id=("gone-0", 1), job="gone", cwd=str(base / "no such folder"))
+    try:
+        made.start(run)
+        made.start(missing)
+        found = ends(made, 2, seconds=40)
+        assert (found[run.id].result, found[run.id].exit_code) == (Result.EXITED, 0)
+        assert (found["gone-0", 1].result, found["gone-0", 1].cause) == (Result.FAILED, "directory")
+        assert str(base / "no such folder") in found["gone-0", 1].detail
+        ours, theirs = work / "ours.out", work / "plain.out"
+        assert ours.read_text() == theirs.read_text()
+        assert ours.read_text().splitlines()[:3] == [str(work), "0027", str(work)]
+        assert (ours.owner(), ours.stat().st_mode) == (theirs.owner(), theirs.stat().st_mode)
+    finally:
+        made.close()
+        shutil.rmtree(base)

@@ -91,6 +91,7 @@ class _Active:
     term_at: float = float("inf")  # when its warning was not enough
     quiet_at: float = float("inf")  # when the wait for more output is over
     fault: str = ""
+    no_folder: bool = False  # its working directory is not there, or may not be entered
     held_at: float | None = None  # since when it is suspended
 
 
@@ -136,6 +137,7 @@ class LocalExecutor:
             self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
+            active.no_folder = isinstance(error, OSError) and bool(run.cwd) and error.filename == run.cwd
             active.ending = Result.FAILED
             _signal(active, signal.SIGKILL)
         finally:
@@ -354,7 +356,8 @@ def _is_over(active: _Active, now: float) -> bool:
 def _ended(active: _Active) -> Ended:
     result = active.ending or Result.EXITED
     if result is Result.FAILED:
-        return Ended(active.run.id, result, detail=active.fault)
+        cause = "directory" if active.no_folder else ""
+        return Ended(active.run.id, result, detail=active.fault, cause=cause)
     code = next((process.returncode for process in active.processes if process.returncode), 0)
     written = (active.tail.text, active.errors.text if active.errors else "")
     return Ended(active.run.id, result, _shell_code(code), *written, _detail(active, result, code))

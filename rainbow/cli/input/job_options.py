@@ -62,13 +62,14 @@ def _is_without_zone(text: str) -> bool:
 
 
 def caller() -> Surroundings:
-    """Return who calls: the time, the working directory and the environment of this process."""
+    """Return who calls: the time, the working directory, the environment and the umask of this process."""
     try:
         folder = str(Path.cwd())
     except FileNotFoundError:
         folder = ""
     # without a zone: one of a fixed offset would be wrong for a time after daylight saving begins or ends
-    return Surroundings(datetime.now(), folder, os.environ)
+    os.umask(umask := os.umask(0o077))  # there is no other way to read it
+    return Surroundings(datetime.now(), folder, os.environ, umask)
 
 
 PLAIN = "rainbow.plain_time"

@@ -35,7 +35,7 @@ FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
 FOR_ACCOUNTS = {"account", "bank", "qos"}  # who pays, and with which rights: read at submit
 FOR_FILES = {"output", "error", "input"}
 # what a resource manager reads that schedules for itself
-FOR_SITES = {"comment", "requeue", "export", "export-file"}
+FOR_SITES = {"comment", "requeue", "export", "export-file", "umask"}
 WHO_PAYS = "accounts and their qualities of service; a server without them leaves this to the cluster"
 LONGEST_WORD = 200
 

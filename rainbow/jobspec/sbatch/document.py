@@ -36,11 +36,12 @@ PRIVATE = ("RAINBOW_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_")  # of a caller's
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Who calls: the time there (with its zone, or local), the working directory and the environment."""
+    """Who calls: the time there (with its zone, or local), the working directory, the environment and the umask."""
 
     now: datetime
     cwd: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    umask: int | None = None
 
 
 def jobspec_of_call(call: GivenOptions, caller: Surroundings) -> tuple[Document, list[str]]:
@@ -290,6 +291,8 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
         system["cwd"] = posixpath.join(caller.cwd, options["chdir"])
     else:
         system["submitted_from"] = caller.cwd
+    if caller.umask is not None:
+        system["umask"] = f"{caller.umask:04o}"
     for name in ("output", "error", "input", "comment", "export-file"):
         if name in options:
             system[name] = options[name]

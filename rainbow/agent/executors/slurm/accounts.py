@@ -12,6 +12,7 @@ and what sbatch is asked: `defaults: {qos: normal}`, `forbidden: [reservation, q
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -50,7 +51,8 @@ class SiteAccount:
     @property
     def environment(self) -> dict[str, str]:
         """Variables that are its own."""
-        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+        own = {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+        return {**own, "PATH": login_path()}
 
     def groups(self) -> list[int]:
         """Return all groups it is in."""
@@ -97,6 +99,20 @@ class SiteBounds:
                 raise NotCarriedError(f"this site forbids --{min(wrong)}")
         named = {*said, *(MEMORY if MEMORY.intersection(said) else ())}
         return {**{name: each for name, each in self.defaults.items() if name not in named}, **options, **self.force}
+
+
+LOGINS = Path("/etc/login.defs")
+PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+
+
+def login_path() -> str:
+    """Return the PATH that a login of a user begins with at this machine."""
+    with contextlib.suppress(OSError):
+        for line in LOGINS.read_text().splitlines():
+            name, _, path = line.strip().partition("ENV_PATH")
+            if not name and path.strip():
+                return path.strip().removeprefix("PATH=")
+    return PLAIN_PATH
 
 
 def read_bounds(path: Path) -> SiteBounds:

@@ -64,9 +64,19 @@ class Element(NamedTuple):
     number: str
 
 
+def umask_of(run: Run) -> int:
+    """Return the umask of whoever has submitted a run; -1: it is not known.
+
+    >>> umask_of(Run(("t", 1), "j", (), request={"system": {"umask": "0077"}}))
+    63
+    """
+    said = str((run.request or {}).get("system", {}).get("umask") or "")
+    return int(said, 8) if re.fullmatch("0?[0-7]{3}", said) else -1
+
+
 def folder_of(run: Run, place: CallPlace) -> str:
-    """Return where a job works: where it was asked for, if that is there, else at home."""
-    there = run.cwd if run.cwd and os.path.isdir(run.cwd) else ""
+    """Return where a job works: where it was asked for, else at home."""
+    there = run.cwd
     home = place.visible.get("HOME") or ""
     return there or (home if os.path.isdir(home) else "/tmp")  # noqa: S108 - of the site
 
@@ -82,6 +92,8 @@ class SbatchCall:
     script: str
     environment: Mapping[str, str] | None = None
     release: bool = False
+    folder: str = ""  # where sbatch is started, with this umask: a job sees both
+    umask: int = -1
 
 
 def script_of(run: Run) -> str:
@@ -105,7 +117,8 @@ def call_of(
         script = _as_script(run, shares, binds=place.binds)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
-        return SbatchCall(_words(options, *later), _starter(run, shares, len(asked.components), place, element))
+        words, starter = _words(options, *later), _starter(run, shares, len(asked.components), place, element)
+        return SbatchCall(words, starter, folder=options["chdir"], umask=umask_of(run))
     given = components[0] if components else {}
     if index := run.environment.get(INDEX):
         options["array"] = ids or index
@@ -121,7 +134,8 @@ def call_of(
     arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
     extra = ["/dev/stdin", *arguments] if arguments else []
     options |= {"dependency": ""} if "dependency" in given else {}
-    return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given)
+    where = (options["chdir"], umask_of(run))
+    return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given, *where)
 
 
 def may_rerun(run: Run) -> bool | None:

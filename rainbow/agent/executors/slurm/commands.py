@@ -19,6 +19,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -36,7 +37,7 @@ from rainbow.agent.executors.local import for_managers
 from rainbow.agent.executors.process import read_end
 from rainbow.agent.executors.slurm.accounts import SiteAccount
 from rainbow.agent.executors.slurm.call import SbatchCall
-from rainbow.errors import ConfigError
+from rainbow.errors import ConfigError, RainbowError
 from rainbow.jobspec.sbatch import read_call
 from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
 from rainbow.jobspec.sbatch.request import NotCarriedError
@@ -47,6 +48,16 @@ SUBMIT_TIMEOUT = (
 )
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
 FOR_ACCOUNTS = ("sbatch", "scancel", "scontrol", "tail")  # what is called as another account
+
+
+# the only words of a shell: a folder and a command are its arguments
+IN_FOLDER = 'cd -- "$1" 2>/dev/null || { echo "rainbow: no such folder" >&2; exit 93; }; shift; exec "$@"'
+NO_FOLDER, NO_FOLDER_WORDS = 93, "rainbow: no such folder"
+Where = tuple[str, int]  # the folder and the umask that a command is started with; "", -1: those of the agent
+
+
+class DirectoryError(RainbowError):
+    """The folder where a job was to work is not there, or its account may not enter it."""
 
 
 class SilentError(OSError):
@@ -74,7 +85,10 @@ class Commands:
         if account is not None and self._rest:
             return _passing(partial(self._rest.sbatch, call, account))
         command = ("sbatch", "--parsable", *call.words)
-        return _said(command, self._run(command, call.script, call.environment, account, requestor))
+        done = self._run(command, call.script, call.environment, account, requestor, (call.folder, call.umask))
+        if done.returncode == NO_FOLDER and NO_FOLDER_WORDS in done.stderr:
+            raise DirectoryError(f"{call.folder} is not there, or its account may not enter it")
+        return _said(command, done)
 
     def _run(
         self,
@@ -83,15 +97,17 @@ class Commands:
         exported: Mapping[str, str] | None,
         account: SiteAccount | None,
         requestor: str,
+        where: Where = ("", -1),
     ) -> subprocess.CompletedProcess[str]:
         if account is not None and self._helper:
-            return self._helped(command, told, exported, requestor)
-        return run(command, told, exported, self._environment, account, limit_of(command))
+            return self._helped(command, told, exported, requestor, where)
+        return run(command, told, exported, self._environment, account, limit_of(command), where)
 
     def _helped(
-        self, command: Sequence[str], told: str, exported: Mapping[str, str] | None, requestor: str
+        self, command: Sequence[str], told: str, exported: Mapping[str, str] | None, requestor: str, where: Where
     ) -> subprocess.CompletedProcess[str]:
-        asked = json.dumps({"requestor": requestor, "command": command, "input": told, "environment": exported})
+        question = {"requestor": requestor, "command": command, "input": told, "environment": exported}
+        asked = json.dumps({**question, "folder": where[0], "umask": where[1]})
         done = run(self._helper, asked, None, self._environment, None, limit_of(command))
         try:
             answer = json.loads(done.stdout)
@@ -131,6 +147,7 @@ def run(
     environment: Mapping[str, str],
     account: SiteAccount | None,
     limit: float = COMMAND_TIMEOUT,
+    where: Where = ("", -1),
 ) -> subprocess.CompletedProcess[str]:
     """Run a command, as an account if one is given; `exported`: the environment that sbatch gives to the job."""
     as_account: dict[str, Any] = {"env": dict(environment)}
@@ -138,7 +155,10 @@ def run(
         as_account = {"user": account.uid, "group": account.gid, "extra_groups": account.groups(), "cwd": "/"}
         as_account["env"] = {**environment, **account.environment}
     with tempfile.TemporaryFile() as file:
-        words = list(command)
+        program = shutil.which(command[0], path=environment.get("PATH"))  # on ours: the account has a PATH of its own
+        if program is None:
+            raise SilentError(f"{command[0]} is not installed here")
+        words = [program, *command[1:]]
         for name, value in (exported or {}).items():
             file.write(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
         file.flush()
@@ -146,6 +166,8 @@ def run(
             words[1:1] = [f"--export-file=/dev/fd/{file.fileno()}"]
             if account:
                 os.fchown(file.fileno(), account.uid, account.gid)
+        if where[0]:  # as the account: root may enter what it may not
+            words = ["/bin/sh", "-c", IN_FOLDER, "sh", where[0], *words]
         try:
             with subprocess.Popen(  # noqa: S603 - our own words, no shell
                 words,
@@ -156,6 +178,7 @@ def run(
                 errors="replace",
                 pass_fds=() if exported is None else (file.fileno(),),
                 start_new_session=True,
+                umask=where[1],
                 **as_account,
             ) as process:
                 try:

@@ -32,7 +32,7 @@ from rainbow.agent.executors.slurm.call import (
     placed,
     script_of,
 )
-from rainbow.agent.executors.slurm.commands import Commands, SilentError, words_of
+from rainbow.agent.executors.slurm.commands import Commands, DirectoryError, SilentError, words_of
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of
 from rainbow.agent.executors.slurm.site import Slurm, number_of
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
@@ -108,8 +108,9 @@ class Handover:
         """Hand over a run, or several as an array."""
         try:
             self._hand_over(batch)
-        except NotCarriedError as fault:
-            self._refuse(batch, f"not handed over to Slurm: {fault}")
+        except (NotCarriedError, DirectoryError) as fault:
+            cause = "directory" if isinstance(fault, DirectoryError) else ""
+            self._refuse(batch, f"not handed over to Slurm: {fault}", cause)
         except SilentError:
             for active in batch:
                 active.sought = []  # the watcher looks for its mark
@@ -175,10 +176,10 @@ class Handover:
             active.mark = mark_of(active.run, key, of_array=True)
         self._desk.enlist(key, {active.element.number: active.run.id for active in batch if active.element})
 
-    def _refuse(self, batch: Sequence[Active], detail: str) -> None:
+    def _refuse(self, batch: Sequence[Active], detail: str, cause: str = "") -> None:
         for active in batch:
             if self._desk.take_back(active.run.id):
-                active.end = Ended(active.run.id, Result.FAILED, detail=detail)
+                active.end = Ended(active.run.id, Result.FAILED, detail=detail, cause=cause)
 
     # ── what a run asks for ──
 

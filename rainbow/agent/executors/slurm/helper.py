@@ -33,10 +33,10 @@ def answer(question: dict[str, Any], users: Path) -> dict[str, Any]:
             raise RainbowError(f"{command[:1]} is not called for others; {', '.join(FOR_ACCOUNTS)} are")
         account = account_of(read_users(users), str(question["requestor"]))
         exported = question.get("environment")
-        done = run(
-            command, str(question.get("input") or ""), exported, for_managers(os.environ), account, limit_of(command)
-        )
-    except (RainbowError, OSError, KeyError, TypeError) as fault:
+        said, environment = str(question.get("input") or ""), for_managers(os.environ)
+        where = (str(question.get("folder") or ""), int(question.get("umask", -1)))
+        done = run(command, said, exported, environment, account, limit_of(command), where)
+    except (RainbowError, OSError, KeyError, TypeError, ValueError) as fault:
         return {"code": 126, "out": "", "err": f"{type(fault).__name__}: {fault}"}
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
 
