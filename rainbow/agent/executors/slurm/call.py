@@ -65,7 +65,7 @@ class Element(NamedTuple):
 
 
 def umask_of(run: Run) -> int:
-    """Return the umask of whoever has submitted a run; -1: it is not known.
+    """Return the umask with which a run was submitted; -1: it is not known.
 
     >>> umask_of(Run(("t", 1), "j", (), request={"system": {"umask": "0077"}}))
     63
