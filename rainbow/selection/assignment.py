@@ -35,6 +35,7 @@ class BatchJob:
     selector: str
     options: Mapping[str, Any]
     seed: int | str
+    own: States = field(default_factory=dict)  # what only it is told of a cluster: when it would end there
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,8 @@ def _nodes(verdict: Verdict) -> int:
 
 
 def _decide(job: BatchJob, states: States) -> Choice:
+    if job.own:
+        states = {name: {**values, **job.own.get(name, {})} for name, values in states.items()}
     return select(job.request, job.verdicts, states, job.selector, job.options, seed=job.seed)
 
 

@@ -21,8 +21,6 @@ from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.room import Floats
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
-from rainbow.selection import read_of
-from rainbow.selection.variables import FORECAST
 from rainbow.service.core.outlook import Arrivals, Ask, Booking, Outlook, Told
 from rainbow.service.placement.candidates import DigestedText
 from rainbow.store import statistics
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from rainbow.matching import Verdict
     from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.jobs.jobspecs import Reading
-    from rainbow.service.placement.match_cache import Match
 
 MOST = 4_096  # shapes that are remembered
 FOLLOWED = 5.0  # seconds between two looks at what other processes have forecast
@@ -53,6 +50,7 @@ class Arrival:
     name: str
     selector: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    account: str = ""
 
     @property
     def keys(self) -> list[Key]:
@@ -121,18 +119,6 @@ class Shapes(LruCache[Any, tuple[SlotsView, ...]]):
 
     def __init__(self) -> None:
         super().__init__(MOST)
-
-
-def arriving(
-    service: Service, connection: sa.Connection, job: Arrival, found: Match, states: Mapping[str, dict[str, Any]]
-) -> Arriving | None:
-    """Add to the candidates' states the variables that a decision may read; None if it reads none."""
-    names = read_of(job.selector, job.options, FORECAST)
-    if not names:
-        return None
-    made = replace(arrivals(service, connection, job, found.candidates, found.ids), names=sorted(names))
-    made.tell(states)
-    return made
 
 
 def arrivals(

@@ -20,15 +20,14 @@ import structlog
 
 from rainbow.errors import NONE, InternalError, RainbowError, Refused
 from rainbow.outcome import after_commit
-from rainbow.selection import reads
 from rainbow.selection.assignment import Assignment, BatchJob, Bound, assign
 from rainbow.selection.expression.scalar import summable
 from rainbow.selection.integer_program import solve
 from rainbow.service.core.counters import count, phase
 from rainbow.service.placement import refusal
-from rainbow.service.placement.candidates import candidate_ids, states_of, unattended
+from rainbow.service.placement.facts import States, facts_for
 from rainbow.service.placement.staged_tasks import discard
-from rainbow.service.placement.submission import Submission, find_open, selector_of
+from rainbow.service.placement.submission import Submission
 from rainbow.service.placement.submit import SubmitTransaction, prepare
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _SOLVE = partial(solve, clock=monotonic)
-IDLE = "queue.idle_workers"
 log = structlog.get_logger("rainbow.submit")
 
 
@@ -103,34 +101,30 @@ def _plan(
     service: Service, entries: Sequence[Entry], optimal: Optimal
 ) -> tuple[Assignment, Assignment, list[str | None]]:
     """Return the assignment, greedy for comparison, and a place for every entry."""
-    jobs: dict[int, BatchJob] = {}
+    jobs, states = dict[int, BatchJob](), dict[str, Mapping[str, Any]]()
     for at, entry in enumerate(entries):
-        if (job := _readable(service, entry, at)) is not None:
-            jobs[at] = job
-    planned, in_order = assign(list(jobs.values()), _states(service, jobs), optimal.minimise, optimal.seconds, _SOLVE)
+        if (readable := _readable(service, entry, at)) is not None:
+            jobs[at], values = readable
+            states |= {name: values[name] for name in values if name not in states}
+    planned, in_order = assign(list(jobs.values()), states, optimal.minimise, optimal.seconds, _SOLVE)
     by_entry = dict(zip(jobs, planned.clusters, strict=True))
     return planned, in_order, [by_entry.get(at) for at in range(len(entries))]
 
 
-def _readable(service: Service, entry: Entry, at: int) -> BatchJob | None:
+def _readable(service: Service, entry: Entry, at: int) -> tuple[BatchJob, States] | None:
     """Read a job for the plan; None for one that its submit will refuse with the reason."""
     if entry.who is None or entry.asked is None:
         return None
     try:
-        found, _ = find_open(service, entry.who, entry.asked)
+        placement = prepare(service, entry.who, entry.asked)
         with service.store.read() as connection:
-            away = unattended(service, connection, found.match.ids)
-        verdicts = [verdict for verdict in found.match.verdicts if verdict.cluster not in away]
-        return BatchJob(found.request, verdicts, *selector_of(service, entry.asked), seed=at)
+            job = placement.arrival(connection)
+            facts = facts_for(service, connection, job, placement.found)
+        verdicts = [one for one in placement.found.verdicts if one.cluster not in set(facts.absent)]
+        batch_job = BatchJob(job.wanted.request, verdicts, job.selector, job.options, at, facts.own)
+        return batch_job, facts.values
     except Exception:  # its submit says what is wrong, and whose fault that is
         return None
-
-
-def _states(service: Service, jobs: Mapping[int, BatchJob]) -> dict[str, dict[str, Any]]:
-    verdicts = {v.cluster: v for job in jobs.values() for v in job.verdicts if v.matched}
-    idle = any(reads(job.selector, job.options, IDLE) for job in jobs.values())
-    with service.store.read() as connection:
-        return states_of(service, connection, candidate_ids(service, list(verdicts.values())), idle)
 
 
 # ── what came of it ──

@@ -42,7 +42,7 @@ def bid(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
         "steady": not reads_states(new.selector),
         "candidates": len(new.found.candidates),
         "standing": standing and asdict(standing),
-        "stated": _stated(new, decided.states),
+        "stated": _stated(new, decided.facts.values),
         "queues": new.queues,
         "refusal": new.refusal(decided) if chosen is None else None,
     }

@@ -102,7 +102,7 @@ def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
     if known is None or not 0 <= now - known.at < SNAPSHOT_LASTS:
         look_ahead(service, among.names)
         with service.store.read() as connection:
-            found = states_of(service, connection, among.names, idle=False)
+            found = read_states(service, connection, among.names, idle=False).values
         known = CandidateStates(among, now, DigestedText.of(found))
     if known.reach is not among:
         known = replace(known, reach=among)
@@ -198,13 +198,6 @@ def is_true(
         return True
     service.state(StateBoard).board = None
     return False
-
-
-def states_of(
-    service: Service, connection: sa.Connection, ids: Mapping[str, str], idle: bool
-) -> dict[str, dict[str, Any]]:
-    """Return the variables of every candidate's state alone."""
-    return read_states(service, connection, ids, idle).values
 
 
 WAIT = "expected_wait"

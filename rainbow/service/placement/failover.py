@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rainbow.errors import TooMany
 from rainbow.matching import match
 from rainbow.scheduling import Broken
-from rainbow.selection import reads, reads_states, select
 from rainbow.service.core.limits import admit, limits_of, limits_tasks
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement import ledger
-from rainbow.service.placement.candidates import barred, candidate_ids, states_of
+from rainbow.service.placement.arrival import Arrival
+from rainbow.service.placement.candidates import barred, candidate_ids
+from rainbow.service.placement.facts import Facts, decide, facts_for
 from rainbow.state_machine import TaskState, WorkerState
 from rainbow.store import clusters, events, jobs, tasks, workers
 
@@ -54,6 +55,7 @@ class Move:
     record: JobRecord
     decision: dict[str, Any]
     left: str  # the id of the cluster it was at
+    facts: Facts  # what it was decided by
 
 
 Verdicts = dict[tuple[object, ...], Sequence["Verdict"]]
@@ -216,6 +218,11 @@ class Going:
     verdicts: Sequence[Verdict]
     ids: Mapping[str, str]  # {cluster id: name} of those that match
 
+    def arrival(self, record: JobRecord) -> Arrival:
+        """Return the job as its submit was decided."""
+        owner = (record.requestor, record.name)
+        return Arrival(self.read, *owner, self.selector, self.options, record.account)
+
     @property
     def candidates(self) -> list[Verdict]:
         """The verdicts on the clusters that match, in the order of `ids`."""
@@ -251,16 +258,19 @@ class Elsewhere:
         why: str,
         among: Collection[str] | None = None,
         going: Going | None = None,
-        **facts: Any,
+        known: Facts | None = None,
+        **more: Any,
     ) -> Move | None:
         """Place a job at another of its candidates, or of these among them; None if there is none.
 
-        `going`: where it may go, if that is known.
+        `going`: where it may go, and `known`: what selection may read of that, where they were looked up before.
         """
         service, connection = self._service, self._connection
-        move = self._move(record, why, going or self.going(record), among, **facts)
+        move = self._move(record, why, going or self.going(record), among, known, **more)
         if move:
             carry_out(connection, move)
+            if move.facts.forecast is not None:  # the next one is decided by what this one will hold
+                move.facts.forecast.book(move.record.cluster_id)
             text = f"the job has moved to cluster {move.record.cluster}: {why}"
             broken = Broken(record.id, 0, 0.0, None, service.clock(), "moved", text)
             take_back(connection, record.cluster_id, record.cluster, broken, job=record.id)
@@ -279,16 +289,20 @@ class Elsewhere:
         return Going(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
 
     def _move(
-        self, record: JobRecord, why: str, going: Going, among: Collection[str] | None = None, **facts: Any
+        self,
+        record: JobRecord,
+        why: str,
+        going: Going,
+        among: Collection[str] | None = None,
+        known: Facts | None = None,
+        **more: Any,
     ) -> Move | None:
         service = self._service
         moves = going.decision.get("moves", [])
         verdicts = [v for v in going.verdicts if among is None or v.cluster in among]
-        ids = going.ids if reads_states(going.selector) else {}
-        idle = reads(going.selector, going.options, "queue.idle_workers")
-        found = states_of(service, self._connection, ids, idle) if ids else {}
-        seed = f"{record.id}-{len(moves) + 1}"
-        choice = select(going.read.request, verdicts, found, going.selector, going.options, seed=seed)
+        job, seed = going.arrival(record), f"{record.id}-{len(moves) + 1}"
+        known = known or facts_for(service, self._connection, job, going)
+        choice, _ = decide(job, verdicts, known, seed)
         verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
         if verdict is None:
             return None
@@ -297,8 +311,8 @@ class Elsewhere:
         there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
         if not _admitted(self._connection, there):
             return None
-        moves = [*moves, {**told, **facts, "selection": ledger.written(choice)}]
-        return Move(there, {**going.decision, "moves": moves}, record.cluster_id)
+        moves = [*moves, {**told, **more, "selection": ledger.written(choice)}]
+        return Move(there, {**going.decision, "moves": moves}, record.cluster_id, known)
 
     def _open(
         self, record: JobRecord, names: Sequence[str], left: set[str], request: Request

@@ -18,8 +18,7 @@ from rainbow.matching import Verdict
 from rainbow.scheduling import policies
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import end
-from rainbow.service.placement.arrival import Arrival, arrivals
-from rainbow.service.placement.candidates import sized, states_of
+from rainbow.service.placement.facts import Around, facts_for
 from rainbow.service.placement.failover import DepartedMirror, Elsewhere, Going
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
@@ -200,11 +199,12 @@ def _waits(
     service: Service, connection: sa.Connection, record: JobRecord, going: Going
 ) -> tuple[float, dict[str, float]]:
     """Return for how long such a job waits at least here, and at most elsewhere where that is known."""
-    ids = {**going.ids, record.cluster_id: record.cluster}
-    alike = [Verdict(record.cluster, True, totals=going.candidates[0].totals), *going.candidates]
-    states = sized(states_of(service, connection, ids, False), alike)
-    arrival = Arrival(going.read, record.requestor, record.name)
-    made = arrivals(service, connection, arrival, going.candidates, going.ids)
+    here = Verdict(record.cluster, True, totals=going.candidates[0].totals)
+    all_ = Around([*going.candidates, here], {**going.ids, record.cluster_id: record.cluster})
+    facts = facts_for(service, connection, going.arrival(record), all_, forecast=True)
+    states, made = facts.values, facts.forecast
+    if made is None:
+        return inf, {}
     starts = dict(zip(made.ids.values(), (made.found.start - made.now).tolist(), strict=True))
     there = {}
     for name in going.ids.values():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import ByCluster
-from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
+from rainbow.service.placement.facts import Facts, facts_for
 from rainbow.service.placement.failover import SLICE, DepartedMirror, Elsewhere, Move, is_movable
 from rainbow.store import jobs
 from rainbow.store.jobs import code_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rainbow.service.core.outlook import Told
     from rainbow.service.core.service import Service
+    from rainbow.service.placement.arrival import Arriving
     from rainbow.service.placement.failover import Going
     from rainbow.store.jobs import JobRecord
 
@@ -135,7 +136,7 @@ class Better:
 
     record: JobRecord
     going: Going
-    arriving: Arriving
+    facts: Facts
     name: str
     finish: float
 
@@ -186,11 +187,13 @@ class _Looking:
         going = self.elsewhere.going(record) if is_movable(self._connection, record) else None
         if going is None or not self._may_move(going.decision):
             return None
-        arrival = Arrival(going.read, record.requestor, record.name)
-        made = arrivals(self._service, self._connection, arrival, going.candidates, going.ids)
+        facts = facts_for(self._service, self._connection, going.arrival(record), going, forecast=True)
+        made = facts.forecast
+        if made is None:
+            return None
         name = min(going.ids.values(), key=lambda one: _finish(made, one), default="")
         pays = name and self._rules.pays(self._end_here(record), _finish(made, name), self._now)
-        return Better(record, going, made, name, _finish(made, name)) if pays else None
+        return Better(record, going, facts, name, _finish(made, name)) if pays else None
 
     def _may_move(self, decision: Mapping[str, Any]) -> bool:
         return "placed_by" not in decision and self._rules.allows(decision.get("moves", []), self._now)
@@ -199,10 +202,7 @@ class _Looking:
         """Move a job and book it where it is now."""
         record, name = better.record, better.name
         ends = {"from": rfc3339(self._end_here(record)), "to": rfc3339(better.finish)}
-        move = self.elsewhere.place(record, WHY, {name}, better.going, expected_end=ends)
-        if move:
-            better.arriving.book(move.record.cluster_id)
-        return move
+        return self.elsewhere.place(record, WHY, {name}, better.going, better.facts, expected_end=ends)
 
     def _end_here(self, record: JobRecord) -> float:
         expected = self._told.expected(record.id)

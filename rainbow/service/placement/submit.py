@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError, LimitError, NoClusterNow, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
 from rainbow.jobspec.validation import keeping
-from rainbow.matching import candidates_without
-from rainbow.selection import Choice, read_of, reads, reads_states, select
-from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
+from rainbow.selection import Choice, read_of, reads_states
+from rainbow.selection.variables import ACCOUNT, FORECAST
 from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
-from rainbow.service.core.counters import phase
 from rainbow.service.core.limits import admit, limits_of
 from rainbow.service.jobs.dependencies import (
     check_dependencies,
@@ -29,14 +27,14 @@ from rainbow.service.jobs.dependencies import (
 )
 from rainbow.service.jobs.jobspecs import Reading, first_tasks, read_request, remember
 from rainbow.service.placement import candidates, ledger, refusal
-from rainbow.service.placement.arrival import Arrival, Arriving, arriving
-from rainbow.service.placement.candidates import WAIT, DigestedText, StatesRead, read_states
+from rainbow.service.placement.arrival import Arrival
+from rainbow.service.placement.candidates import DigestedText
+from rainbow.service.placement.facts import Facts, decide, facts_for, read_stored
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.staged_tasks import LARGE, Staged, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
-from rainbow.store.cluster_states import BoardStates
 from rainbow.store.engine import Alone, is_beside
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
@@ -57,7 +55,7 @@ class Decision:
     """What selection said of a job, what it was given, and the decision as it is answered."""
 
     job: str
-    states: States
+    facts: Facts
     choice: Choice
     told: dict[str, Any]
 
@@ -78,11 +76,8 @@ class SubmitTransaction:
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
-    arrivals: Arriving | None = None  # when it would start where, if the decision reads that
-    read: StatesRead | None = None  # the states, unless the decision was given more than the clusters say
     staged: Staged | None = None  # where its tasks are stored before the job is
     beside: bool = False  # it writes beside other servers: of one cluster, whose row it has locked
-    seen: StatesRead | None = None  # the states as the store has them
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
@@ -155,16 +150,16 @@ class SubmitTransaction:
         return decided
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
-        states, choice, left_out = self._choose(connection, job_id)
+        facts, choice, left_out = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
         if self.barred:
             decision["barred"] = dict(self.barred)
         if left_out:
-            decision["unattended"] = left_out
+            decision["unattended"] = [*left_out]
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
-        return Decision(job_id, states, choice, decision)
+        return Decision(job_id, facts, choice, decision)
 
     def _take(
         self, connection: sa.Connection, decided: Decision, waiting: JobRecord | None = None
@@ -173,15 +168,15 @@ class SubmitTransaction:
         name, among = decided.choice.cluster or "", self.found.ids if self.beside else ()
         cluster = refusal.taking(connection, name, lock_of=among)
         self._check_matched(cluster)
-        self._check_states(connection, cluster)
+        self._check_states(connection, cluster, decided.facts)
         refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
         if self.beside and (record.account or record.qos):  # since the last submit here there are such
             raise Alone
         decision = {**decided.told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
-        if self.arrivals is not None:
-            self.arrivals.book(cluster.id)
+        if decided.facts.forecast is not None:
+            decided.facts.forecast.book(cluster.id)
         self.cluster_id = record.cluster_id
         return record, decision
 
@@ -209,7 +204,7 @@ class SubmitTransaction:
     def _kept(self, decided: Decision, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a decision as it is stored, and the long texts that are kept beside it."""
         parts = {
-            **self._given(decided.states),
+            **self._given(decided.facts),
             **ledger.longer(decided.choice, self.found, (self.selector, self.options)),
         }
         return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
@@ -225,63 +220,33 @@ class SubmitTransaction:
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise refusal.Outdated(cluster.name)
 
-    def _check_states(self, connection: sa.Connection, cluster: ClusterRecord) -> None:
+    def _check_states(self, connection: sa.Connection, cluster: ClusterRecord, facts: Facts) -> None:
         """Raise Alone if another server has changed what was chosen by, before the cluster was locked."""
-        if self.beside and self.seen is not None:
-            now = self._read(connection, {cluster.id: cluster.name})
-            if now.made(cluster.name) != self.seen.made(cluster.name):
+        if self.beside and facts.stored is not None:
+            now = read_stored(self.service, connection, self.arrival(connection), {cluster.id: cluster.name})
+            if now.made(cluster.name) != facts.stored.made(cluster.name):
                 raise refusal.overtaken(self.found.ids)
 
-    def _read(self, connection: sa.Connection, ids: Mapping[str, str]) -> StatesRead:
-        return read_states(self.service, connection, ids, reads(self.selector, self.options, "queue.idle_workers"))
+    def _choose(self, connection: sa.Connection, job_id: str) -> tuple[Facts, Choice, Sequence[str]]:
+        job = self.arrival(connection)
+        for again in (False, True):
+            facts = facts_for(self.service, connection, job, self.found, in_full=self.found.is_told)
+            choice, left_out = decide(job, self.found.candidates, facts, job_id)
+            if again or candidates.is_true(self.service, connection, facts.stored, self.found.reach, choice.cluster):
+                break
+        return facts, choice, left_out
 
-    def _choose(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
-        found = self._chosen(connection, job_id)
-        if not candidates.is_true(self.service, connection, self.seen, self.found.reach, found[1].cluster):
-            found = self._chosen(connection, job_id)
-        return found
-
-    def _chosen(self, connection: sa.Connection, job_id: str) -> tuple[States, Choice, list[str]]:
-        """Choose where an agent is, else anywhere; say which candidates were left out for having none."""
-        states = {} if self.snapshot else self._states(connection)
-        asked, how, verdicts = self.wanted.request, (self.selector, self.options, job_id), self.found.candidates
-        with phase("select"):
-            if left_out := candidates.unattended(self.service, connection, self.found.ids):
-                attended = candidates_without(verdicts, set(left_out))
-                if (choice := select(asked, attended, states, *how)).cluster is not None:
-                    return states, choice, left_out
-            return states, select(asked, verdicts, states, *how), []
-
-    def _states(self, connection: sa.Connection) -> States:
-        self.seen = read = self._read(connection, self.found.ids)
-        more = self.found.is_told or read_of(self.selector, self.options, MORE)
-        if isinstance(read, BoardStates) and read.says_all(more):
-            self.read = read
-            return read.table
-        states, spans = read.values, reads(self.selector, self.options, SWITCHES)
-        if grown := spans or not isinstance(read, BoardStates) or read.waits:
-            before = sum(map(len, states.values()))
-            states = candidates.sized(states, self.found.candidates, spans)
-            grown = any(WAIT in state for state in states.values()) or before != sum(map(len, states.values()))
-        self.arrivals = arriving(self.service, connection, self.arrival(), self.found, states)
-        if read_of(self.selector, self.options, ACCOUNT):
-            self._tell_account(connection, states)
-            grown = True
-        self.read = None if grown or self.found.is_told else read
-        return states
-
-    def _tell_account(self, connection: sa.Connection, states: dict[str, dict[str, Any]]) -> None:
-        user, request = self.arrival().requestor, self.wanted.request
-        account = accounts.account_of(self.service, connection, self.who, user, request, self.asked.account)
-        known = account_cache.variables(self.service, connection, account, user) if account else {}
-        for state in states.values():
-            state.update(known)
-
-    def arrival(self) -> Arrival:
-        """Return the job as its way to each cluster is reckoned."""
+    def arrival(self, connection: sa.Connection) -> Arrival:
+        """Return the job as a decision about it sees it; its account where that is read."""
         asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
-        whose = asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login)
-        return Arrival(self.wanted, whose or "anonymous", self._name, self.selector, self.options)
+        user = (
+            asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login) or "anonymous"
+        )
+        account = ""
+        if read_of(self.selector, self.options, ACCOUNT):
+            request, named = self.wanted.request, asked.account
+            account = accounts.account_of(self.service, connection, self.who, user, request, named)
+        return Arrival(self.wanted, user, self._name, self.selector, self.options, account)
 
     @property
     def _name(self) -> str:
@@ -289,13 +254,13 @@ class SubmitTransaction:
         program = "".join(filter(str.isprintable, self.wanted.request.tasks[0].command[0].rpartition("/")[2]))
         return self.asked.name or self.wanted.request.name or program[:LONGEST_NAME] or "job"
 
-    def _given(self, states: States) -> dict[str, DigestedText]:
+    def _given(self, facts: Facts) -> dict[str, DigestedText]:
         """Return what the selection was given, as the ledger keeps it."""
         given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
-        if isinstance(self.read, BoardStates) and self.snapshot is None:
-            told = self.arrivals.kept(states) if self.arrivals else {}
-            return {**given, **told, **self.service.state(ledger.Frames).parts(self.read)}
-        return {**given, "states": self.snapshot or DigestedText.of(states)}
+        if facts.board is not None and self.snapshot is None:
+            told = facts.forecast.kept(facts.values) if facts.forecast else {}
+            return {**given, **told, **self.service.state(ledger.Frames).parts(facts.board)}
+        return {**given, "states": self.snapshot or DigestedText.of(facts.values)}
 
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None

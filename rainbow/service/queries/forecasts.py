@@ -14,7 +14,7 @@ from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.service import NO_FORECASTS
 from rainbow.service.jobs.expectation import whole
 from rainbow.service.jobs.lifecycle import own_job
-from rainbow.service.placement.arrival import arrivals
+from rainbow.service.placement.facts import facts_for
 from rainbow.service.placement.submit import prepare
 from rainbow.service.scheduler.reasons import reason_of
 from rainbow.store import statistics
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rainbow.forecast import Expected
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
+    from rainbow.service.placement.arrival import Arriving
     from rainbow.service.placement.submission import Submission
 
 MOST_JOBS = 1_000  # jobs of one page
@@ -45,7 +46,14 @@ def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, An
     """Say when a job would start and end on each cluster, the first to end first; submit nothing."""
     placement = prepare(service, who, asked)
     with service.store.read() as connection:
-        made = arrivals(service, connection, placement.arrival(), placement.found.candidates, placement.found.ids)
+        made = facts_for(service, connection, placement.arrival(connection), placement.found, forecast=True).forecast
+    rows = _rows(service, made) if made else []
+    rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
+    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST_JOBS])["refusals"]
+    return {"candidates": rows, "refusals": refused, "cover": COVER}
+
+
+def _rows(service: Service, made: Arriving) -> list[dict[str, Any]]:
     rows = []
     for row, name in enumerate(made.ids.values()):
         start, finish = float(made.found.start[row]), float(made.found.finish[row])
@@ -64,9 +72,7 @@ def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, An
                 "text": "" if known else _why_not(service, name),
             }
         )
-    rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
-    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST_JOBS])["refusals"]
-    return {"candidates": rows, "refusals": refused, "cover": COVER}
+    return rows
 
 
 def _why_not(service: Service, cluster: str) -> str:

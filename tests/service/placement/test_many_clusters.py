@@ -298,7 +298,7 @@ def test_states_of_all_are_not_read_again_because_one_graph_changed(
 ) -> None:
     """The submit after a change of any graph took 18 times as long as others at 1,000 clusters."""
     api.good("POST", "/v1/jobs", jobspec(1), token)
-    monkeypatch.setattr(candidates, "states_of", None)
+    monkeypatch.setattr(candidates, "read_states", None)
     api.good("PUT", f"/v1/clusters/{clusters[0].name}/graph", sized(9), clusters[0].secret)
     assert api.good("POST", "/v1/jobs", jobspec(1), token)["cluster"]
 

@@ -1,0 +1,124 @@
+"""What a selection may read of the clusters that match a job, frozen for one decision.
+
+A submit, a batch's plan, an unplaced job and a job that moves (its cluster is lost or drained, or another starts it
+sooner) are all decided by these facts: a cluster is not better or worse by the way in which a job comes to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rainbow.matching import candidates_without
+from rainbow.selection import Choice, read_of, reads, reads_states, select
+from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
+from rainbow.service.accounts import account_cache
+from rainbow.service.core.counters import phase
+from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
+from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended
+from rainbow.store.cluster_states import BoardStates
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from rainbow.matching import Verdict
+    from rainbow.service.core.service import Service
+
+IDLE = "queue.idle_workers"
+States = Mapping[str, Mapping[str, Any]]
+
+
+class Candidates(Protocol):
+    """The clusters that match a job."""
+
+    @property
+    def candidates(self) -> Sequence[Verdict]:
+        """Their verdicts, in the order of `ids`."""
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """{cluster id: name}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Clusters that are looked at together."""
+
+    candidates: Sequence[Verdict]
+    ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The variables of each cluster by name, and what they were made of."""
+
+    values: States
+    stored: StatesRead | None = None  # the states as the store has them; None: the selector reads none
+    board: BoardStates | None = None  # the same, where the ledger writes only what has changed since another decision
+    forecast: Arriving | None = None  # when the job would start and end on each, if that is read
+    absent: Sequence[str] = ()  # clusters without an agent, where another has one
+
+    @property
+    def own(self) -> dict[str, dict[str, Any]]:
+        """The variables that are of this job: another one's are other."""
+        return {
+            name: {key: value for key, value in values.items() if key in MORE or key.startswith(WAIT)}
+            for name, values in self.values.items()
+        }
+
+
+def facts_for(
+    service: Service,
+    connection: sa.Connection,
+    job: Arrival,
+    among: Candidates,
+    *,
+    forecast: bool = False,
+    in_full: bool = False,
+) -> Facts:
+    """Return what a decision about a job may read of the clusters that match it.
+
+    `forecast`: also when it would start on each, whether its selector reads that or not. `in_full`: the ledger writes
+    the states of these clusters alone.
+    """
+    absent = unattended(service, connection, among.ids)
+    if not (forecast or reads_states(job.selector)):
+        return Facts({}, absent=absent)
+    stored = read_stored(service, connection, job, among.ids)
+    more = forecast or in_full or read_of(job.selector, job.options, MORE)
+    if isinstance(stored, BoardStates) and stored.says_all(more):
+        return Facts(stored.table, stored, stored, absent=absent)
+    values, spans = stored.values, reads(job.selector, job.options, SWITCHES)
+    if extended := spans or not isinstance(stored, BoardStates) or stored.waits:
+        before = sum(map(len, values.values()))
+        values = sized(values, among.candidates, spans)
+        extended = any(WAIT in state for state in values.values()) or before != sum(map(len, values.values()))
+    names = read_of(job.selector, job.options, FORECAST)
+    made = None
+    if names or forecast:
+        made = replace(arrivals(service, connection, job, among.candidates, among.ids), names=sorted(names))
+        made.tell(values)
+    if read_of(job.selector, job.options, ACCOUNT):
+        known = account_cache.variables(service, connection, job.account, job.requestor) if job.account else {}
+        for state in values.values():
+            state.update(known)
+        extended = True
+    board = stored if isinstance(stored, BoardStates) and not (extended or in_full) else None
+    return Facts(values, stored, board, made, absent)
+
+
+def read_stored(service: Service, connection: sa.Connection, job: Arrival, ids: Mapping[str, str]) -> StatesRead:
+    """Return the states of clusters ({id: name}) as the store has them."""
+    return read_states(service, connection, ids, reads(job.selector, job.options, IDLE))
+
+
+def decide(job: Arrival, verdicts: Sequence[Verdict], facts: Facts, seed: str) -> tuple[Choice, Sequence[str]]:
+    """Choose a cluster where an agent is, else anywhere; name those that were left out for having none."""
+    request, values, how = job.wanted.request, facts.values, (job.selector, job.options)
+    with phase("select"):
+        if facts.absent:
+            attended = candidates_without(verdicts, set(facts.absent))
+            if (choice := select(request, attended, values, *how, seed=seed)).cluster is not None:
+                return choice, facts.absent
+        return select(request, verdicts, values, *how, seed=seed), ()
