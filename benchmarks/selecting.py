@@ -121,7 +121,7 @@ def rivals() -> None:
             try:
                 run = prepare(states)
             except ImportError:
-                print(f"{count:>10}{name:>14}   not installed: pip install 'rainbow-scheduler[bench]'")
+                print(f"{count:>10}{name:>14}   not installed: pip install 'rainbow-hpc[bench]'")
                 continue
             passed.add(run())
             rate = count / min(once(run) for _ in range(7)) * 1e6

@@ -134,7 +134,7 @@ def data_frame(rows: Iterable[Mapping[str, Any]], index: str) -> pandas.DataFram
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("to_frame requires pandas; run: pip install 'rainbow-scheduler[notebook]'") from error
+        raise ImportError("to_frame requires pandas; run: pip install 'rainbow-hpc[notebook]'") from error
     listed = list(rows)
     names = dict.fromkeys(name for row in listed for name in row)
     table = pandas.DataFrame.from_records(listed, columns=[*names] or [index])

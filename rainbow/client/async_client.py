@@ -26,7 +26,7 @@ from rainbow.errors import RequestError
 try:
     from greenlet import getcurrent, greenlet
 except ImportError as error:
-    raise ImportError("AsyncClient requires greenlet; run: pip install 'rainbow-scheduler[async]'") from error
+    raise ImportError("AsyncClient requires greenlet; run: pip install 'rainbow-hpc[async]'") from error
 
 T = TypeVar("T")
 _END = object()

@@ -45,7 +45,7 @@ def engine(url: sa.URL) -> sa.Engine:
         )
     except (sa.exc.NoSuchModuleError, ImportError) as error:
         raise ConfigError(
-            "the PostgreSQL driver is not installed; run: pip install 'rainbow-scheduler[postgres]'"
+            "the PostgreSQL driver is not installed; run: pip install 'rainbow-hpc[postgres]'"
         ) from error
     sa.event.listen(made, "checkin", _put_back)
     sa.event.listen(made, "checkout", partial(_ask, made))

@@ -103,8 +103,8 @@ def shares(page: str) -> str:
 
 def notebook(page: str) -> str:
     """Install what the notebook names, and run it."""
-    [needed] = re.findall(r"pip install '(rainbow-scheduler\[\w+\])' jupyter", page)
-    extra = needed.removeprefix("rainbow-scheduler")
+    [needed] = re.findall(r"pip install '(rainbow-hpc\[\w+\])' jupyter", page)
+    extra = needed.removeprefix("rainbow-hpc")
     run = "jupyter execute --inplace docs/tutorial.ipynb && echo EXECUTED"
     return f"pip install -q '.{extra}' nbclient ipykernel\n{run}"
 

@@ -31,7 +31,7 @@ BRIEF = "-c fsync=off -c full_page_writes=off -c autovacuum=off -c jit=off"  # i
 def require() -> None:
     """Leave the test where there is no PostgreSQL."""
     driver = find_spec("psycopg") is not None
-    services.without("" if driver else "psycopg is not installed (pip install 'rainbow-scheduler[postgres]')")
+    services.without("" if driver else "psycopg is not installed (pip install 'rainbow-hpc[postgres]')")
     services.require("PostgreSQL")
 
 

@@ -99,6 +99,7 @@ def restore(file: Path, database: str | None, config: Path | None) -> None:
     click.echo(f"restored from {file}{f' into {into}' if (into := file_of(url)) else ''}")
 
 
+DISTRIBUTION = "rainbow-hpc"  # of this package on PyPI
 ROOM = 1 << 30  # bytes that should be free beside a store
 Found = tuple[str, str, str]  # what, ok | warning | fault, words
 
@@ -119,7 +120,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     except RainbowError as fault:
         found.append(("configuration", "fault", str(fault)))
     url = url_of(database, config)
-    for check in (_store, _privacy, _disk, _secrets, _certificates, _drivers):
+    for check in (_packages, _store, _privacy, _disk, _secrets, _certificates, _drivers):
         found += check(url, settings)
     rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
     printer.show(output, rows, printer.table(["CHECK", "RESULT", "DETAIL"], found))
@@ -132,6 +133,15 @@ def _guarded(what: str, check: Callable[[], str]) -> Found:
         return (what, "ok", check())
     except (RainbowError, OSError) as fault:
         return (what, "fault", printer.one_line(str(fault)))
+
+
+def _packages(_url: str, _: Settings) -> Iterator[Found]:
+    """Name distributions that install a package `rainbow` over ours."""
+    from importlib.metadata import packages_distributions
+
+    if others := sorted({*packages_distributions().get("rainbow", [])} - {DISTRIBUTION}):
+        names = " and ".join(others)
+        yield ("package", "warning", f"{names} installs a package named rainbow, too; run: pip uninstall {names}")
 
 
 def _store(url: str, _: Settings) -> Iterator[Found]:

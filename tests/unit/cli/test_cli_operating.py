@@ -164,6 +164,25 @@ def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None
     assert shell.code("doctor", "--database", url) is Exit.ERROR
 
 
+def test_doctor_names_another_distribution_of_a_package_rainbow(
+    shell: Shell,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    open_store(url).close()
+    for name in ("rainbow-hpc", "another-rainbow"):  # ours is named by its metadata where it is installed whole
+        installed = tmp_path / "site" / f"{name.replace('-', '_')}-1.0.dist-info"
+        installed.mkdir(parents=True)
+        (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (installed / "RECORD").write_text("rainbow/__init__.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    [row] = [each for each in shell.json("doctor", "--database", url) if each["check"] == "package"]
+    assert row["result"] == "warning"
+    words = "another-rainbow installs a package named rainbow, too; run: pip uninstall another-rainbow"
+    assert row["detail"] == words
+
+
 def test_doctor_makes_no_store_that_is_not_there(
     shell: Shell,  # noqa: F811
     tmp_path: Path,
