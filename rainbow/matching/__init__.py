@@ -19,11 +19,12 @@ from rainbow.matching.index_backend import (
     undecided_of,
 )
 from rainbow.matching.model.budget import Budget, MatchesAll
-from rainbow.matching.model.conditions import Matcher, matchers
+from rainbow.matching.model.conditions import Matcher, matchers, meets_condition
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
+from rainbow.matching.workers.held_vertices import occupied
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.worker_use import (
     cluster_totals,
@@ -117,8 +118,10 @@ __all__ = [
     "matchers",
     "measures",
     "meet",
+    "meets_condition",
     "names_of",
     "numbered",
+    "occupied",
     "prepare",
     "refusals_of",
     "shown_explained",

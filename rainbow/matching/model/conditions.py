@@ -301,6 +301,11 @@ def ask(
     return None
 
 
+def meets_condition(condition: Condition, vertex: Mapping[str, Any], graph: nx.DiGraph[str] | None) -> bool:
+    """Return whether a vertex of a subsystem meets one condition, by the installed matcher."""
+    return matchers.get(condition.matcher)(condition.options, vertex, graph) is None
+
+
 def needs_met(needs: tuple[Need, ...], layout: Layout, i: int) -> bool:
     """Return whether every need is met at position `i`, each by a subsystem vertex of its own choice."""
     return all(judge(need, layout, i) is None for need in needs)

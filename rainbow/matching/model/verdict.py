@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from rainbow.cache import cached_property
+from rainbow.certificate.document import Certificate, Row
 from rainbow.jobspec.quantities import in_words
 from rainbow.text import data_frame, html_table
 
@@ -48,36 +49,25 @@ class Reason:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class CertificateRow(NamedTuple):
-    """One line of a certificate: which request got what of which vertex, below which earlier row.
-
-    how       "at": a slot and its place; "on": stands on the vertex; "all": the whole of it; "of": some of a leaf
-    vertex    its id; of a slot the worker that is its place, "" outside every worker, None where nothing needs one
-    amount    base units; 0 for "at" and "on"
-    """
-
-    request: int
-    up: int
-    how: str
-    vertex: str | None
-    amount: int
-
-
 @dataclass(frozen=True)
 class Take:
     """What one copy of the job would hold.
 
     placed    for every slot, in order: (label, {worker: {type: amount}})
     vertices  {vertex: amount}, every vertex of which something is held, whole subtrees by their top
-    rows      the same request by request, and `variant` the number of the variant that is met: see certificate.py
+    rows      the same request by request, for the variant that is met: its certificate
 
     Amounts are whole numbers of base units (bytes of memory in any unit of bytes); see rainbow.matching.measures.
     """
 
     placed: tuple[tuple[str, Mapping[str, Mapping[str, int]]], ...]
     vertices: Mapping[str, int]
-    rows: tuple[CertificateRow, ...] = ()
+    rows: tuple[Row, ...] = ()
     variant: int = 0
+
+    def certificate(self, graph: int | None = None) -> Certificate:
+        """What proves it; `graph` is the revision of the cluster's graph."""
+        return Certificate(self.variant, self.rows, graph)
 
     @cached_property
     def by_worker(self) -> Mapping[str, Mapping[str, int]]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rainbow.certificate.document import Row as CertificateRow
 from rainbow.matching.model.layout import OUTSIDE, Layout
-from rainbow.matching.model.verdict import CertificateRow, Take
+from rainbow.matching.model.verdict import Take
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource

@@ -12,9 +12,10 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+from rainbow.certificate.document import Row as CertificateRow
 from rainbow.jobspec import Count
 from rainbow.matching.model.layout import parts_above, pools_of
-from rainbow.matching.model.verdict import CertificateRow, Take
+from rainbow.matching.model.verdict import Take
 from rainbow.matching.search.solution import differ, is_divisible
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rainbow.cache import LruCache, cached_property
+from rainbow.certificate.document import Row as CertificateRow
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
 from rainbow.matching.fluxion.traversal import Traversal, exclusive
@@ -26,7 +27,7 @@ from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
-from rainbow.matching.model.verdict import CertificateRow, Reason, Take
+from rainbow.matching.model.verdict import Reason, Take
 from rainbow.matching.search.depth_first import takes_whole
 from rainbow.matching.search.reasons import quick_check
 from rainbow.matching.search.rows import by_slot

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from rainbow.cache import cached_property
+from rainbow.certificate.document import Row as CertificateRow
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import ClusterClass
     from rainbow.matching.equivalence.subtree_classes import ClassRun, SubtreeClass
     from rainbow.matching.model.layout import Layout, Pool
-    from rainbow.matching.model.verdict import CertificateRow
 
 
 def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str]:

@@ -1,0 +1,40 @@
+"""A cluster of which others hold some vertices: what `--held` and certificates say by ids, as an occupancy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rainbow.matching.model.layout import OUTSIDE, layout
+from rainbow.matching.workers.occupancy import Located, Occupancy
+from rainbow.matching.workers.worker_use import TakenAmounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rainbow.graph import Cluster
+    from rainbow.matching.model.layout import ClusterLayout
+
+
+def occupied(cluster: Cluster, held: Mapping[str, int | None]) -> Occupancy:
+    """Return the occupancy of a cluster where others hold {vertex: base units, or None for all of it}."""
+    occupancy, laid_out = Occupancy(cluster), layout(cluster)
+    pieces = [piece for vertex, amount in held.items() for piece in _located(occupancy, laid_out, vertex, amount)]
+    occupancy.hold(occupancy.number(), tuple(pieces))
+    return occupancy
+
+
+def _located(occupancy: Occupancy, laid_out: ClusterLayout, vertex: str, amount: int | None) -> Iterator[Located]:
+    i = laid_out.position[vertex]
+    starts = sorted(laid_out.workers) if occupancy.is_located else []
+    number = {start: worker for worker, start in enumerate(starts)}
+    units = laid_out.amount(i) if amount is None else amount
+    if laid_out.worker[i] in number:
+        worker = number[laid_out.worker[i]]
+        part = occupancy.workers.stands[worker].part({(i - laid_out.worker[i], amount is None): units})
+        yield Located("", worker, part)
+        return
+    yield Located("", OUTSIDE, TakenAmounts(((i, units, amount is None),)))
+    for start in starts if amount is None else ():
+        if i <= start < laid_out.last[i]:
+            part = occupancy.workers.stands[number[start]].part({(0, True): laid_out.amount(start)})
+            yield Located("", number[start], part)
