@@ -24,6 +24,7 @@ SECTIONS = {
         "run": ("commands.logs:run", "Submit one job, print what it writes, exit with its code."),
         "sbatch": ("slurm.sbatch:sbatch", "Submit a batch script with the options of sbatch."),
         "match": ("commands.match:match", "Show which clusters fit a jobspec, and why others do not."),
+        "verify": ("commands.verify:verify", "Check a printed answer of match, without a server."),
         "jobs": ("commands.jobs:jobs", "List the jobs that have not ended."),
         "history": ("slurm.history:history", "List jobs that have ended, too, as sacct does."),
         # with `job logs`, which stands beside `run`

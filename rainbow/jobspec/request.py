@@ -138,6 +138,9 @@ class Resource:
     needs: tuple[Need, ...] = ()
     children: tuple[Resource, ...] = ()
     place: int = field(default=-1, compare=False, repr=False)  # among all of a variant, depth first; -1: not counted
+    scale: int = field(
+        default=1, compare=False, repr=False
+    )  # of a count in base units: how many are a unit asked for
     number: int = _numbered()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -19,13 +19,13 @@ from rainbow.matching.index_backend import (
     undecided_of,
 )
 from rainbow.matching.model.budget import Budget, MatchesAll
-from rainbow.matching.model.conditions import Matcher, matchers, meets_condition
+from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
-from rainbow.matching.workers.held_vertices import occupied
 from rainbow.matching.workers.occupancy import Occupancy
+from rainbow.matching.workers.proof import faults_of, occupied, take_beside
 from rainbow.matching.workers.worker_use import (
     cluster_totals,
     consumables,
@@ -110,6 +110,7 @@ __all__ = [
     "cluster_totals",
     "consumables",
     "eligible_worker_classes",
+    "faults_of",
     "fragmented",
     "is_in_order",
     "is_located",
@@ -118,7 +119,6 @@ __all__ = [
     "matchers",
     "measures",
     "meet",
-    "meets_condition",
     "names_of",
     "numbered",
     "occupied",
@@ -127,6 +127,7 @@ __all__ = [
     "shown_explained",
     "smallest_change",
     "stated_units",
+    "take_beside",
     "types_in_workers",
     "undecided_of",
     "verdict_to_json",

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from rainbow.cli.commands.submit import clusters_and_selector, refusals_shown, selector_given
+from rainbow.cli.commands.verify import certified_answer, draw_certificates
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.job_options import Given, JobCommand, check_read
@@ -48,6 +49,10 @@ DEFAULT_BACKEND = "index"
     type=files.PATH,
     help="Match without a server, against this graph file or every cluster in this directory. Repeatable.",
 )
+@click.option("--certificate", is_flag=True, help="With --graph: show the rows that prove each yes.")
+@click.option(
+    "--held", type=files.PATH, help="With --graph of one file: what others hold, {vertex: amount, or null for all}."
+)
 @printer.output_option
 @partial(with_tokens, alone_by="graphs")
 def match(
@@ -59,6 +64,8 @@ def match(
     backend: str | None,
     explain: bool,
     graphs: tuple[Path, ...],
+    certificate: bool,
+    held: Path | None,
     output: str,
 ) -> None:
     """Show which clusters can run a jobspec and why the others cannot. Submits nothing.
@@ -66,6 +73,8 @@ def match(
     With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
     """
     draw = draw_explained if explain else draw_match
+    if (certificate or held) and client is not None:
+        raise click.UsageError("--certificate and --held need --graph")
     if client is None:
         if selector or selector_options:
             raise click.UsageError("--selector cannot be used with --graph: selection runs on the server")
@@ -74,7 +83,15 @@ def match(
             swept = sweep(requests, among_files, explain, backend or DEFAULT_BACKEND)
             printer.show(output, swept, lambda console: draw_sweep(console, swept))
             _end(any(row["matched"] for row in swept["jobspecs"]))
-        answer: Any = local_answer(next(iter(requests.values())), among_files, explain, backend or DEFAULT_BACKEND)
+        request = next(iter(requests.values()))
+        if held and len(among_files) != 1:
+            raise click.UsageError("--held needs --graph of one cluster")
+        answer: Any = local_answer(request, among_files, explain, backend or DEFAULT_BACKEND)
+        if certificate or held:
+            answer = certified_answer(request, among_files, held, answer, backend or DEFAULT_BACKEND)
+        if certificate:
+            printer.show(output, answer, lambda console: _draw_certified(console, draw, request, answer))
+            _end(bool(answer["candidates"]))
     else:
         jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
@@ -83,6 +100,11 @@ def match(
             answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
     printer.show(output, answer, lambda console: draw(console, dict(answer)))
     _end(bool(answer["candidates"]))
+
+
+def _draw_certified(console: Console, draw: Any, request: Request, answer: dict[str, Any]) -> None:
+    draw(console, answer)
+    draw_certificates(console, request, answer)
 
 
 def _end(matched: bool) -> None:

@@ -54,4 +54,4 @@ def _converted(r: Resource, pools: Pools, places: Iterator[int]) -> Resource:
         return replace(r, place=place)
     most = None if r.count.max is None else r.count.max * factor
     counted = replace(r.count, min=r.count.min * factor, max=most)
-    return replace(r, place=place, count=counted, unit=base_unit(asked))
+    return replace(r, place=place, count=counted, unit=base_unit(asked), scale=factor)

@@ -156,8 +156,9 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
     if is_split:
         text += f"; {_together(part, place, most, slots, counts)}"
     if part is resource:
-        return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted, most)
-    return Reason(Why.VERTEX_TOO_SMALL, text, part.type, part.count.min, most, {"in": place})
+        return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted // part.scale, most // part.scale)
+    wanted = part.count.min // part.scale
+    return Reason(Why.VERTEX_TOO_SMALL, text, part.type, wanted, most // part.scale, {"in": place})
 
 
 def _held(part: Resource, place: str, most: int, counts: Counts) -> str:

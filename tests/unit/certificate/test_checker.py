@@ -9,10 +9,9 @@ import pytest
 
 import rainbow
 import rainbow.certificate
-from rainbow.certificate.checker import verify
 from rainbow.certificate.document import Certificate, Row, read_certificate, read_held, written
 from rainbow.errors import InputError
-from rainbow.matching import meets_condition, occupied
+from rainbow.matching import faults_of, take_beside
 from rainbow.matching.workers.occupancy import Occupancy
 from tests.support.oracle_cases import case
 from tests.support.trees import groups, some, tree
@@ -23,7 +22,7 @@ FOLDER = Path(rainbow.certificate.__file__).parent
 
 
 def faults(request, cluster, held, certificate):
-    return verify(request, cluster, held, certificate, meets=meets_condition)
+    return faults_of(request, cluster, certificate, held)
 
 
 def handed():
@@ -35,7 +34,7 @@ def test_handed_cases_are_answered_right_with_certificates_that_hold():
     for one in handed():
         cluster, request = rainbow.read_cluster(one["graph"], name="c"), rainbow.parse_jobspec(one["jobspec"])
         held = read_held(one["held"], cluster)
-        take = (holding := occupied(cluster, held).take(request)) and holding.take
+        take = take_beside(request, cluster, held)
         assert (take is not None) == one["matched"], one["name"]
         if take is not None:
             assert faults(request, cluster, held, take.certificate()) == [], one["name"]

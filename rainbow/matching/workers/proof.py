@@ -1,18 +1,26 @@
-"""A cluster of which others hold some vertices: what `--held` and certificates say by ids, as an occupancy."""
+"""A take beside what others hold by vertex, and the check of its certificate by the installed matchers.
+
+The checker knows nothing of matching: what a vertex of a subsystem meets is asked here for it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rainbow.certificate.checker import verify
+from rainbow.matching.model.conditions import meets_condition
 from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.workers.occupancy import Located, Occupancy
 from rainbow.matching.workers.worker_use import TakenAmounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from rainbow.certificate.document import Certificate
     from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
     from rainbow.matching.model.layout import ClusterLayout
+    from rainbow.matching.model.verdict import Take
 
 
 def occupied(cluster: Cluster, held: Mapping[str, int | None]) -> Occupancy:
@@ -38,3 +46,21 @@ def _located(occupancy: Occupancy, laid_out: ClusterLayout, vertex: str, amount:
         if i <= start < laid_out.last[i]:
             part = occupancy.workers.stands[number[start]].part({(0, True): laid_out.amount(start)})
             yield Located("", number[start], part)
+
+
+def take_beside(request: Request, cluster: Cluster, held: Mapping[str, int | None]) -> Take | None:
+    """Return what one copy takes beside what others hold; None where it does not fit."""
+    holding = occupied(cluster, held).take(request)
+    return holding.take if holding else None
+
+
+def faults_of(
+    request: Request,
+    cluster: Cluster,
+    certificate: Certificate,
+    held: Mapping[str, int | None] | None = None,
+    floats: Mapping[str, Mapping[str, int]] | None = None,
+    closed: Collection[str] = (),
+) -> list[str]:
+    """Return every fault of a certificate, as `verify` does; none proves it."""
+    return verify(request, cluster, held or {}, certificate, floats=floats, closed=closed, meets=meets_condition)
