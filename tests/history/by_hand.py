@@ -263,7 +263,7 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
         "completed without a run": lambda lines: line(lines, "runs")["answer"].pop("j7-0"),
         "completed without its end": lambda lines: line(lines, "runs")["answer"].update({"j7-0": [[73, 74, False]]}),
         "another exit code": lambda lines: line(lines, "runs")["answer"].update({"j7-0": [[73, 74, True, 3]]}),
-        "a retry too many": lambda lines: jobs_everywhere(lines, named("j2", retries=-1)),
+        "a retry too many": lambda lines: jobs_everywhere(lines, named("j2", retries=0)),
     },
     "registers": {
         "a read is stale": lambda lines: put(lines, "get-state", 1, answer={"value": None}),

@@ -248,9 +248,12 @@ def _runs_of(history: History, task: str, some: Sequence[Sequence[Any]]) -> Iter
     if history.final("final-events") and len(some) > attempts:
         yield f"ran {len(some)} times in {attempts} attempts"
     codes = [run[3] for run in some if run[2] and len(run) > 3 and run[3] is not None]
-    retries = history.jobs.get(job_of(task), {}).get("retries", inf)
-    if (failed := sum(code != 0 for code in codes)) > 1 + retries:
-        yield f"failed {failed} times, with {retries} retries"
+    job = history.jobs.get(job_of(task), {})
+    allowed = job.get("retries", inf) + (job.get("lost") or {}).get(task, 0)
+    begun = [data["state"] for data in path if data["state"] != "STOPPING"]
+    again = sum(early not in ("ASSIGNED", "WAITING") and late == "WAITING" for early, late in pairwise(begun))
+    if again > allowed:
+        yield f"began again {again} times, with {allowed} retries and losses"
     end = path[-1] if path else {"state": ""}
     if end["state"] == "COMPLETED" and not any(run[2] for run in some):
         yield "is COMPLETED, and no run reached its end"

@@ -59,7 +59,7 @@ class World:
     registered: dict[str, str] = field(
         default_factory=dict
     )  # {cluster: its secret}, of those that are registered on and on
-    tokens: dict[str, list[str]] = field(default_factory=dict)  # {id: its values so far}
+    tokens: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # {id: its cluster, its values so far}
     over: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.monotonic)
     tasks: int = 0
@@ -238,7 +238,7 @@ def minting(voice: Voice) -> None:
     if status != 201:
         return
     token = answer["id"]
-    values = voice.world.tokens.setdefault(token, [answer["token"]])
+    _, values = voice.world.tokens.setdefault(token, (cluster, [answer["token"]]))
     trying(voice, token)
     for _ in range(voice.chance.randrange(4)):
         generation = len(values)
@@ -261,10 +261,11 @@ def trying(voice: Voice, token: str = "") -> None:
         time.sleep(0.2)
         return
     token = token or voice.chance.choice(known)
-    for generation, value in list(enumerate(voice.world.tokens[token])):
+    cluster, values = voice.world.tokens[token]
+    for generation, value in list(enumerate(values)):
         if value:
             asked = {"token": token, "generation": generation}
-            voice.ask("open", asked, ("GET", "/v1/clusters", None), value, lambda _: {})
+            voice.ask("open", asked, ("GET", f"/v1/clusters/{cluster}", None), value, lambda _: {})
 
 
 class Follower:

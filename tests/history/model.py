@@ -15,7 +15,7 @@ Rainbow is imported here: the judge must not share a fault with the judged.
 | `open`, `rotate`, `revoke` | `token`, `generation`: which of its values is tried, or is made | |
 | `register` | `name` | |
 | `figures` | `cluster`, `total` | `free` |
-| `final-jobs` | | jobs: `id`, `name`, `state`, `cluster`, `account`, `cores`, `retries`; a line a reader |
+| `final-jobs` | | jobs: `id`, `name`, `state`, `cluster`, `account`, `cores`, `retries`, `lost`; a line a reader |
 | `final-events` | `stream`: whose numbers they have | events: `id`, `kind`, `data`; a line a reader |
 | `runs` | | {task: [[start, last sign of life, whether it ran to its end, exit code], ...]} |
 | `followed` | `stream`, `after` | the ids of the events that a follower was sent |

@@ -205,7 +205,9 @@ def filling(voice: Voice, token: str, most: int) -> Iterator[None]:
     for _ in range(most):
         call, status, brief = time.monotonic(), None, None
         with suppress(httpx.HTTPError, ValueError):
-            told = httpx.post(f"{voice.world.doors[0]}/v1/jobs:batch", content=body, headers=headers, timeout=60)
+            told = httpx.post(
+                f"{voice.world.doors[0]}/v1/jobs:batch", content=body, headers=headers, timeout=2 * TIMEOUT
+            )
             answer = told.json()
             status, brief = told.status_code, {key: answer[key] for key in ("code", "outcome") if key in answer}
         times = {"call": call, "return": time.monotonic()}

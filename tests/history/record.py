@@ -117,11 +117,10 @@ def note_end(
     wait(lambda: _all_free(place, world), "not all is free", 30)
     for name, url in place.readers.items():
         jobs = [job for page in _pages(url, everything) for job in page]
-        found = [
-            {key: job[key] for key in ("id", "name", "state", "cluster", "account")}
-            | {"cores": 1, "retries": RETRIES}
-            for job in jobs
-        ]
+        found = [{key: job[key] for key in ("id", "name", "state", "cluster", "account")} for job in jobs]
+        for job in found:
+            if job["cluster"] != IDLE:
+                job |= {"cores": 1, "retries": RETRIES, "lost": _losses(url, job["id"], world.token)}
         notebook.line("final-jobs", client=name, answer=found)
     _note_events(place, world, notebook, followers)
     notebook.line("runs", answer=read_signs(world.signs))
@@ -137,6 +136,12 @@ def note_end(
         for row in call(shard, "GET", "/v1/usage?by=account")["rows"]:
             used[row["account"]] += row["hours"].get("core", 0.0) * 3_600
     notebook.line("final-usage", answer=used)
+
+
+def _losses(url: str, job: str, token: str) -> dict[str, int]:
+    """Return how many attempts of each of its tasks were lost, of those that lost any."""
+    tasks = call(url, "GET", f"/v1/jobs/{job}", token=token)["tasks"]
+    return {task["id"]: len(task["losses"]) for task in tasks if task["losses"]}
 
 
 def _idle(url: str, cluster: str, secret: str) -> Any:
