@@ -232,6 +232,9 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
         "a cancel reaches no task": lambda lines: lines.append(
             op("cancel", 72.6, {"job": "j7"}, 200, {"state": "RUNNING", "tasks": {"j7-0": "STOPPING"}})
         ),
+        "a cancel lets a task be": lambda lines: lines.append(
+            op("cancel", 71, {"job": "j7"}, 200, {"state": "WAITING", "tasks": {"j7-0": "WAITING"}})
+        ),
         "an acknowledged job is not found": lambda lines: put(lines, "read", asked={"job": "j7"}, status=404),
     },
     "ends": {

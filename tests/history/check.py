@@ -168,12 +168,15 @@ def _backward(what: str, seen: Sequence[tuple[Operation, str]], path: Sequence[s
 
 
 def _undone(history: History, job: str, cancels: Sequence[Operation]) -> Iterator[str]:
-    """Say which cancels that were done did not stay: a job that was called CANCELED is so at the end."""
+    """Say which cancels that were done let a task be, or did not stay: a job that was CANCELED is so at the end."""
+    there = history.jobs.get(job, {}).get("state")
     for each in cancels:
-        stays = (each.answer or {}).get("state") == "CANCELED"
-        there = history.jobs.get(job, {}).get("state")
-        if stays and there not in (None, "CANCELED"):
+        answer = each.answer or {}
+        if answer.get("state") == "CANCELED" and there not in (None, "CANCELED"):
             yield f"job {job} is {there} at the end, and its cancel was done: {each}"
+        for task, state in (answer.get("tasks") or {}).items():
+            if state not in ENDED and state != "STOPPING":
+                yield f"task {task} is {state} after the cancel of its job: {each}"
 
 
 def ends(history: History) -> Judgment:
