@@ -145,6 +145,7 @@ class Task:
     held: dict[str, list[str]] | None = None  # which vertices of each worker, as paths; None: unknown
     account: str = ""  # of its job; empty: none
     preempted: dict[str, Any] | None = None  # by which job and how, until it starts again: by, qos, signal, grace
+    site: dict[str, Any] | None = None  # how its site calls it: number, partition, nodes, detail
 
 
 def advance(task: Task, to: TaskState, **changes: Any) -> Task:

@@ -1,7 +1,7 @@
 """What becomes of a task at each event: its next state, its times and its texts, decided in one place.
 
     Assigned, Accepted, Started, Ended                  the way of every task
-    Pending, Output, Placed, Suspended, Resumed, Unable         what its agent says meanwhile
+    Pending, AtSite, Output, Placed, Suspended, Resumed, Unable what its agent says meanwhile
     StopOrdered, CancelOrdered, WithdrawalOrdered       what a policy, a limit or a person wants
     TakenBack, Lost                                     not offered any more; its worker, agent or keeper is gone
 
@@ -54,6 +54,16 @@ class Pending:
     code: str = ""
     text: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AtSite:
+    """Its agent says how its site calls it, and where it is there."""
+
+    number: str = ""
+    partition: str = ""
+    nodes: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,7 @@ Event = (
     Assigned
     | Accepted
     | Pending
+    | AtSite
     | Output
     | Started
     | Placed
@@ -204,7 +215,7 @@ def _assigned(task: Task, event: Assigned, now: float) -> Task:
     placement = {worker: dict(amounts) for worker, amounts in event.placement.items()}
     held = None if event.held is None else {worker: list(paths) for worker, paths in event.held.items()}
     given = {"placement": placement, "held": held, "slots": event.slots}
-    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="", preempted=None)
+    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="", preempted=None, site=None)
 
 
 def _accepted(task: Task, event: Accepted, now: float) -> Task:
@@ -223,6 +234,11 @@ def _pending(task: Task, event: Pending, now: float) -> Task:
     before = task.pending or {}
     since = before["since"] if before.get("code") == told["code"] else now
     return replace(task, pending={**told, "since": since})
+
+
+def _at_site(task: Task, event: AtSite, now: float) -> Task:
+    said = {"number": event.number, "partition": event.partition, "nodes": event.nodes, "detail": event.detail}
+    return replace(task, site={key: value for key, value in said.items() if value} or None)
 
 
 def _output(task: Task, event: Output, now: float) -> Task:
@@ -351,6 +367,7 @@ _RULES: Mapping[type, Callable[[Task, Any, float], Task]] = {
     Assigned: _assigned,
     Accepted: _accepted,
     Pending: _pending,
+    AtSite: _at_site,
     Output: _output,
     Started: _started,
     Placed: _placed,

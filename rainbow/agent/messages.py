@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId, Written
+from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId, SiteJob, Written
 from rainbow.client import responses
 from rainbow.jobspec.hostlist import expand_ids, fold_ids
 
@@ -79,6 +79,16 @@ def placed(run: RunId, given: Mapping[str, Mapping[str, Sequence[int]]]) -> resp
     """Report which cores and GPUs a resource manager gave a run."""
     binding = {worker: {kind: fold_ids(ids) for kind, ids in held.items()} for worker, held in given.items()}
     return {"task": run[0], "attempt": run[1], "event": "placed", "binding": binding}
+
+
+def at_site(run: RunId, job: SiteJob) -> responses.Event:
+    """Report how a site calls a run, and where it is there."""
+    said: responses.Event = {"task": run[0], "attempt": run[1], "event": "site", "number": job.number[:100]}
+    if job.partition:
+        said["partition"] = job.partition[:100]
+    if job.nodes:
+        said["nodes"] = job.nodes[:1_000]
+    return {**said, "detail": job.detail} if job.detail else said
 
 
 def wrote(run: RunId, written: Written) -> responses.Event:

@@ -23,6 +23,7 @@ from rainbow.agent.executors.interface import (
     Explains,
     Gives,
     Leased,
+    Names,
     Sees,
     Suspends,
     Warns,
@@ -31,7 +32,19 @@ from rainbow.agent.executors.interface import (
 )
 from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId
 from rainbow.agent.journal import Journal
-from rainbow.agent.messages import batch, ended, happened, placed, refs, run_id, run_of, stale_runs, waits, wrote
+from rainbow.agent.messages import (
+    at_site,
+    batch,
+    ended,
+    happened,
+    placed,
+    refs,
+    run_id,
+    run_of,
+    stale_runs,
+    waits,
+    wrote,
+)
 from rainbow.client import Client, Problem, responses
 from rainbow.text import some
 
@@ -409,6 +422,7 @@ class Agent:
         ends = self._executor.poll()
         self._tell_begun()
         self._tell_given()
+        self._tell_site()
         self._tell_waits()
         self._tell_held()
         self._tell_output()
@@ -427,6 +441,13 @@ class Agent:
             for run, given in self._executor.given().items():
                 if run in self._journal.starting:
                     self._journal.tell(placed(run, given))
+
+    def _tell_site(self) -> None:
+        """Tell how the site calls runs."""
+        if isinstance(self._executor, Names):
+            for run, job in self._executor.site_jobs().items():
+                if run in self._journal.starting:
+                    self._journal.tell(at_site(run, job))
 
     def _tell_end(self, end: Ended) -> None:
         if end.id in self._fenced:

@@ -92,7 +92,7 @@ class Accepted(TypedDict):
 class Event(TypedDict):
     """Something that happened to a task.
 
-    `event` is pending, started, placed, output, suspended, resumed, unable or ended; see docs/reference-agent.md.
+    `event` is pending, started, placed, site, output, suspended, resumed, unable or ended: docs/reference-agent.md.
     """
 
     task: str
@@ -108,6 +108,9 @@ class Event(TypedDict):
     errors: NotRequired[str]
     detail: NotRequired[str]
     cause: NotRequired[str]
+    number: NotRequired[str]
+    partition: NotRequired[str]
+    nodes: NotRequired[str]
 
 
 class Recorded(TypedDict):

@@ -377,6 +377,7 @@ tasks = sa.Table(
     sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
     sa.Column("account", NAME, nullable=False, server_default=""),  # of its job
     sa.Column("preempted", JSON),  # by whom, and how it ends: {"by", "qos", "signal", "grace"}
+    sa.Column("site", JSON),  # how its site calls it: {"number", "partition", "nodes", "detail"}
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),

@@ -381,6 +381,7 @@ class Summary(NamedTuple):
     exit_code: int | None
     workers: Sequence[str]
     paused: float = 0.0
+    site: Mapping[str, Any] | None = None  # how its site calls the first of them
 
 
 def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, Summary]:
@@ -397,7 +398,8 @@ def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, i
     told = connection.execute(sa.select(sa.func.min(first.c.started_at), code, sa.func.min(first.c.paused))).one()
     query = sa.select(tasks.c.placement).where(mine, tasks.c.state != TaskState.WAITING).limit(NAMED_WORKERS)
     named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
-    return Summary(found, told[0], told[1], list(named), told[2] or 0.0)
+    site = sa.select(tasks.c.site).where(mine, tasks.c.site.is_not(None)).order_by(tasks.c.index).limit(1)
+    return Summary(found, told[0], told[1], list(named), told[2] or 0.0, connection.execute(site).scalar())
 
 
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:

@@ -20,6 +20,7 @@ CHANGING = [
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
     (r"planned for \d\d:\d\d", "planned for TIME"),
     (r"Slurm job \d+", "Slurm job N"),
+    (r"oak:\d+", "oak:N"),
     (r"priority \d+", "priority N"),
     (r"agent \S+ started", "agent NAME started"),
     (r" saved in \S*credentials.json", " saved in credentials.json"),

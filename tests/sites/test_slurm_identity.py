@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rainbow.agent import Result, Run
-from rainbow.agent.executors.run import Ended
+from rainbow.agent.executors.run import Ended, SiteJob
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import watcher
 from rainbow.agent.executors.slurm.accounts import Identity, login_path
@@ -257,3 +257,21 @@ def test_script_sees_the_folder_umask_and_path_that_sbatch_of_its_user_would_giv
     finally:
         made.close()
         shutil.rmtree(base)
+
+
+def test_number_partition_and_nodes_are_told_and_that_the_number_is_another_s(
+    executor: SlurmExecutor, on_slurm: Slurm
+) -> None:
+    run, told = run_of("sited", "exec sleep 30"), dict[Any, SiteJob]()
+    executor.start(run)
+    try:
+        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told.get(run.id))[1])
+        job = number_of(on_slurm, "sited")
+        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told[run.id].nodes)[1])
+        assert told[run.id] == SiteJob(job, "batch", on_slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip())
+        on_slurm.run("scontrol", "update", f"jobid={job}", f"comment={OTHER}")
+        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told[run.id].detail)[1], 3)
+        assert OTHER in told[run.id].detail
+    finally:
+        executor.close()
+        on_slurm.run("scancel", job)

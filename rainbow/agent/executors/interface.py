@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from rainbow.agent.executors.run import Ended, Pending, Run, RunId, Written
+from rainbow.agent.executors.run import Ended, Pending, Run, RunId, SiteJob, Written
 from rainbow.plugins import Registry
 
 
@@ -111,6 +111,14 @@ class Gives(Protocol):
 
 
 @runtime_checkable
+class Names(Protocol):
+    """What an executor has beside, if a site calls its runs by numbers of its own."""
+
+    def site_jobs(self) -> Mapping[RunId, SiteJob]:
+        """Return how the site calls the runs of which that has changed since the last call; asked after `poll`."""
+
+
+@runtime_checkable
 class Writes(Protocol):
     """What an executor has beside, if it sees what runs write while they run."""
 
@@ -164,6 +172,8 @@ class Final:
     user: str = ""
     submitted: str = ""
     mark: str = ""
+    partition: str = ""
+    nodes: str = ""
 
 
 @dataclass(frozen=True, slots=True)

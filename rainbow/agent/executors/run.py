@@ -56,6 +56,15 @@ class Written(NamedTuple):
     errors: str = ""
 
 
+class SiteJob(NamedTuple):
+    """How the site of a run calls it, and where it is there; `detail`: what is odd about that."""
+
+    number: str
+    partition: str = ""
+    nodes: str = ""
+    detail: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Why a run that was started has not begun: the resource manager's own code, a sentence, and facts beside it."""

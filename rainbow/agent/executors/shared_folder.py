@@ -5,6 +5,7 @@
     marks/KEY    written before the resource manager is given it: what tells its job from all others
     natives/KEY  the number the resource manager gave it
     lists/GROUP  the keys of runs that are one array there, each after its index; instead of marks
+    places/KEY   its partition and nodes there, as the job itself knows them
     claims/KEY   the number of the job that runs it: a second job of the same run ends at once
     outputs/KEY  what its job writes, where nobody asked for a file
     given/KEY    which cores and GPUs of which nodes the resource manager gave it
@@ -51,7 +52,20 @@ from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
 Given = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
 MOST_LISTED = 100_000  # cores of a node, nodes of a job
-ROOMS = ("runs", "begun", "lists", "marks", "natives", "claims", "outputs", "given", "stops", "holds", "ends")
+ROOMS = (
+    "runs",
+    "begun",
+    "lists",
+    "marks",
+    "natives",
+    "places",
+    "claims",
+    "outputs",
+    "given",
+    "stops",
+    "holds",
+    "ends",
+)
 
 
 def key_of(run: RunId) -> str:
@@ -100,6 +114,15 @@ class SharedFolder:
     def name(self, run: RunId, native: str) -> None:
         """Remember the number the resource manager gave a run."""
         self._write("natives", key_of(run), native)
+
+    def place(self, run: RunId, partition: str, nodes: str) -> None:
+        """Leave where a job is."""
+        self._write("places", key_of(run), f"{partition}\n{nodes}")
+
+    def placed(self, run: RunId) -> tuple[str, str]:
+        """Return the partition and the nodes of a job, as far as that is known."""
+        partition, _, nodes = (self._read("places", run) or "").partition("\n")
+        return partition, nodes
 
     def native(self, run: RunId) -> str | None:
         """Return that number, if it is known."""
@@ -293,6 +316,8 @@ def _run(desk: SharedFolder, key: str, count: str) -> None:
         return
     if desk.native(run.id) is None:
         desk.name(run.id, native or str(os.getppid()))
+    if nodes := os.environ.get("SLURM_JOB_NODELIST", ""):
+        desk.place(run.id, os.environ.get("SLURM_JOB_PARTITION", ""), nodes)
     if found := given_in(os.environ.get(GIVEN, "")):
         desk.give(run.id, found)
         run = replace(run, binding=found if _is_free_to_bind() else {})

@@ -25,6 +25,7 @@ from rainbow.cli.output.columns import (
     list_options,
     moment,
     progress,
+    site_of,
 )
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
@@ -62,6 +63,7 @@ COLUMNS = [
     Column("Elapsed", "ELAPSED", lambda job: clock(lasting(job, time.time()))),
     Column("Nodes", "NODES", _nodes),
     Column("Tasks", "TASKS", progress),
+    Column("Site", "SITE", lambda job: site_of(job, (job.get("summary") or {}).get("site"))),
     Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
     Column("Expected", "EXPECTED", lambda job: expected(job.get("eta"), time.time()) or None),
 ]
@@ -242,6 +244,12 @@ def _held(task: Document) -> str:
     return "; ".join(f"{name or printer.CLUSTER_WIDE} {paths}" for name, paths in whole.items())
 
 
+def _where(task: Document, job: Document) -> str:
+    """Say what a task is on, and how its site calls it: oak:530 batch n[1-2]."""
+    placed, site = printer.held(task, job.get("units")), site_of(job, task.get("site"))
+    return "; ".join(part for part in (printer.words(placed) if placed else "", site) if part) or "-"
+
+
 def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
     """Show a job, its tasks and what they wrote last; `held`: and what they hold."""
     named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
@@ -253,9 +261,9 @@ def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
     titles = ["TASK", "STATE", "EXIT", "ON", *(["HOLDS"] if held else []), "DETAIL"]
     rows = [
         [
-            *(one["name"], one["state"], one["exit_code"], printer.held(one, job.get("units"))),
+            *(one["name"], one["state"], one["exit_code"], _where(one, job)),
             *([_held(one)] if held else []),
-            one["detail"],
+            one["detail"] or (one.get("site") or {}).get("detail", ""),
         ]
         for one in job["tasks"]
     ]

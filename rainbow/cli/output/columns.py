@@ -146,6 +146,19 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
 # ── what jobs show ──
 
 
+def site_of(job: Document, site: Document | None) -> str:
+    """Return how a site calls a job, and where it is there; empty: it was not handed over.
+
+    >>> site_of({"cluster": "oak"}, {"number": "530", "partition": "batch", "nodes": "n[1-2]"})
+    'oak:530 batch n[1-2]'
+    """
+    if not site or not site.get("number"):
+        return ""
+    return " ".join(
+        [f"{job['cluster']}:{site['number']}", *(site[key] for key in ("partition", "nodes") if site.get(key))]
+    )
+
+
 def expected(eta: Document | None, now: float) -> str:
     """Say when a job is expected, with the band and the age of the forecast; "" if that is unknown."""
     if not eta or eta.get("how") == "unknown" or (eta["end"] if eta["how"] == "running" else eta["start"]) is None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rainbow.cli.commands.jobs import COLUMNS, LIVE
 from rainbow.cli.output import printer
-from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds
+from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds, site_of
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 from rainbow.jobspec.batch import read_array
@@ -66,7 +66,8 @@ def _when(text: str | None) -> str:
 
 
 def _workers(job: Document) -> str:
-    return fold_hosts(_summary(job).get("workers") or []) or "None assigned"
+    there = (_summary(job).get("site") or {}).get("nodes")
+    return fold_hosts(_summary(job).get("workers") or []) or there or "None assigned"
 
 
 def _raw(job: Document) -> int:
@@ -88,6 +89,8 @@ HISTORY = [
     Column("Start", "START", lambda job: _when(_summary(job).get("started_at"))),
     Column("End", "END", lambda job: _when(job["ended_at"])),
     Column("NodeList", "NODELIST", _workers),
+    Column("Partition", "PARTITION", lambda job: (_summary(job).get("site") or {}).get("partition")),
+    Column("Site", "SITE", lambda job: site_of(job, _summary(job).get("site"))),
     Column("Priority", "PRIORITY", lambda job: job["priority"]),
     Column("Reason", "REASON", lambda job: (job.get("wait") or {}).get("reason") or "None"),
 ]

@@ -287,6 +287,12 @@ _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
     "output": lambda event, most: transitions.Output(
         str(event.get("output") or "")[-most:], str(event.get("errors") or "")[-most:]
     ),
+    "site": lambda event, _: transitions.AtSite(
+        str(event.get("number") or ""),
+        str(event.get("partition") or ""),
+        str(event.get("nodes") or ""),
+        _detail(event),
+    ),
     "pending": lambda event, _: transitions.Pending(
         event.get("code") or "", event.get("text") or "", event.get("facts") or {}
     ),

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rainbow.agent.executors.interface import Final, Phase
-from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, Written
+from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, SiteJob, Written
 from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import CallPlace, Element, errors_of, may_rerun
@@ -67,6 +67,7 @@ class SlurmExecutor:
         self._told: list[Active] = []
         self._begun: list[RunId] = []
         self._looked = 0.0
+        self._site_jobs: dict[RunId, SiteJob] = {}
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         seen = (self._site, self._active, self._commands, self._desk, self._place, self._identity, self._handover)
         self._watcher = Watcher(*seen, owned=self._owned)
@@ -133,12 +134,27 @@ class SlurmExecutor:
                 self._begin(active)
             self._look_up(active, now)
             end = self._end_of(active, there.get(active.key, []), now)
+            self._note_site(active, ends=end is not None)
             if end is not None:
                 del self._active[active.run.id]
                 self._told.append(active)
                 self._watcher.changed = now
                 ended.append(end)
         return ended
+
+    def _note_site(self, active: Active, *, ends: bool) -> None:
+        if ends and not active.where[1]:  # it was too short for a look at it
+            partition, nodes = self._desk.placed(active.run.id)
+            active.where = (partition or active.where[0], nodes)
+        if active.native and (now := SiteJob(active.native, *active.where, active.foreign)) != active.site_job:
+            active.site_job = self._site_jobs[active.run.id] = now
+
+    def site_jobs(self) -> Mapping[RunId, SiteJob]:
+        """Return the numbers, partitions and nodes that have changed since the last call."""
+        if not self._site_jobs:
+            return {}
+        found, self._site_jobs = self._site_jobs, {}
+        return found
 
     def _look_up(self, active: Active, now: float) -> None:
         """Look which cores Slurm gave a run that is bound to them, as its node has written down."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from rainbow.agent import bare
 from rainbow.agent.executors.interface import Final, Row
 from rainbow.agent.executors.process import read_end
-from rainbow.agent.executors.run import Ended, Run, Written
+from rainbow.agent.executors.run import Ended, Run, SiteJob, Written
 from rainbow.agent.executors.shared_folder import key_of
 from rainbow.agent.executors.slurm.accounts import SiteAccount
 from rainbow.agent.executors.slurm.call import INDEX, CallPlace, Element, errors_of, folder_of, output_of, script_of
@@ -54,6 +54,8 @@ class Active:
     numbered_at: float = math.inf  # when its number was heard
     submitted: str = ""  # when its site says that it was submitted
     unnumbered: str = ""  # what was said instead of a number, if the call was good
+    where: tuple[str, str] = ("", "")  # its partition and nodes there
+    site_job: SiteJob | None = None  # as it was told last
     foreign: str = ""  # why the job of its number is not its own
     given_at: float = math.inf  # until when it is looked for which cores it has
     last: Written | None = None  # the end of what it has written, if another account's command has read it

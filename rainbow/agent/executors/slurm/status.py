@@ -183,7 +183,7 @@ def _ordinal(number: int) -> str:
 
 # between a job's name and its command, which may hold anything, as may comments and the call of sbatch after it
 _FIELDS = re.compile(r" UserId=([^ ]*)\(\d+\) GroupId=.*?(?= Command=| Comment=|$)", re.S)
-_FIELD = re.compile(r"(?<= )(JobState|Reason|ExitCode|DerivedExitCode|SubmitTime)=(\S*)")
+_FIELD = re.compile(r"(?<= )(JobState|Reason|ExitCode|DerivedExitCode|SubmitTime|Partition|NodeList)=(\S*)")
 _COMMENT = re.compile(r" Comment=(.*?) +(?=StdErr=|$)", re.S)
 
 
@@ -203,7 +203,8 @@ def identity(text: str) -> Final | None:
         return None
     code, derived = (_codes(told.get(name, "")) for name in ("ExitCode", "DerivedExitCode"))
     whose = fields[1] if fields else "", told.get("SubmitTime", ""), mark_in(comment[1]) if comment else ""
-    return Final(told["JobState"], code, derived, told.get("Reason", ""), "", *whose)
+    where = ("" if (said := told.get(name, "")) in NONE else said for name in ("Partition", "NodeList"))
+    return Final(told["JobState"], code, derived, told.get("Reason", ""), "", *whose, *where)
 
 
 _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")

@@ -147,6 +147,7 @@ class Watcher:
         if row is None or not is_ours(one, row, self._identity.own):
             return None
         one.submitted = row.submitted
+        one.where = (row.partition or one.where[0], row.nodes or one.where[1])
         return row
 
     def _recognize(self, one: Active, rows: Mapping[str, Row], marked: Sequence[Row]) -> None:
@@ -283,6 +284,7 @@ class Watcher:
             elif now >= one.missing[0] + GONE:
                 final = Final("LOST")
         if final is not None:
+            one.where = (final.partition or one.where[0], final.nodes or one.where[1])
             if one.account and final.state != "LOST":
                 # read here, by a command for each file: the agent waits for nothing when it polls
                 one.last = tails(one, self._place, self._commands)
