@@ -376,8 +376,7 @@ tasks = sa.Table(
     sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
     sa.Column("account", NAME, nullable=False, server_default=""),  # of its job
-    sa.Column("preempted", JSON),  # by whom, and how it ends: {"by", "qos", "signal", "grace"}
-    sa.Column("site", JSON),  # how its site calls it: {"number", "partition", "nodes", "detail"}
+    *_columns(JSON, "preempted", "site", null=True),  # by whom and how it ends; how its site calls it
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
     # the order in which a job's tasks wait
     sa.Index("ix_tasks_queue", "job", "state", "expected", "index"),
