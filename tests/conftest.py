@@ -229,7 +229,14 @@ def clock() -> Clock:
 ON_BOTH = ("test_store", "test_api", "test_service", "test_two_processes")
 RIGHTS = ("test_api_matrix", "test_api_openapi", "test_api_owning", "test_api_rights")
 POLICIES = ("fair_share", "forecasts", "located", "priority", "reserving", "shares", "suspending", "symbols", "tags")
-QUEUES = ("dependencies", "draining", "pending", "retries", "steps")  # what they store, others store on both
+QUEUES = (
+    "dependencies",
+    "draining",
+    "pending",
+    "reasons",
+    "retries",
+    "steps",
+)  # what they store, others store on both
 FORMS = ("test_api_answers", "test_api_faults", "test_api_forms")  # refused before a store is asked
 SOAKED_ON_BOTH = (
     *("test_selection_decision", "test_many_clusters"),  # the ledger

@@ -19,7 +19,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PlanError, TryLater
+from rainbow.errors import TryLater
 from rainbow.matching import Occupancy, consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import ClusterIndex
@@ -28,6 +28,7 @@ from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependencies import target
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import may_run
+from rainbow.service.live_state.comparison import check_space, compare
 from rainbow.service.live_state.live_job import Dependents, LiveJob, system_of
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState, task_id
@@ -90,7 +91,11 @@ def _current(service: Service, entry: RegisteredCluster, until: float) -> Mirror
 
 
 def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
-    """Read what has changed since the mirror was last brought up to date; None if there is no such cluster."""
+    """Read what has changed since the mirror was last brought up to date; None if there is no such cluster.
+
+    With RAINBOW_CHECK=1 small clusters are compared with their store: PlanError names what was lost on the way.
+    """
+    is_checked = os.environ.get("RAINBOW_CHECK") == "1"
     with service.store.read() as connection:
         record = clusters.get(connection, mirror.entry.id)
         if record is None:
@@ -108,9 +113,11 @@ def follow(service: Service, mirror: Mirror) -> ClusterRecord | None:
             changed = _read_changed(connection, mirror, now if accounts is not None else None)
         _look_at_dependents(connection, mirror, changed, now)
         mirror.epoch, mirror.moves = record.epoch, record.moves
+        if is_checked and len(mirror.workers) <= MOST_CHECKED:
+            compare(connection, mirror.entry.id, mirror.jobs, mirror.booked)
     mirror.wake(service.clock())
     mirror.settle()
-    if os.environ.get("RAINBOW_CHECK") == "1" and len(mirror.workers) <= MOST_CHECKED:
+    if is_checked and len(mirror.workers) <= MOST_CHECKED:
         mirror.check()
     return record
 
@@ -238,6 +245,7 @@ class Mirror:
         self.withdrawn: set[str] = set()  # jobs that their site gives back
         self.ending: set[str] = set()  # canceled jobs with tasks that are still to be ended
         self.reserved: dict[str, Any] = {}  # jobs that run in an advance reservation, and which
+        self.paying: set[str] = set()  # jobs with an account
         self.promised: set[str] | None = None  # jobs with a promised start or space kept; None: no plan was made yet
         self.suspended: dict[str, float] = {}  # tasks that are held in place, and since when
         self.deadlines: list[tuple[float, str]] = []  # when running tasks must have ended
@@ -278,6 +286,8 @@ class Mirror:
         self._changed.add(job.record.id)
         if reserved := system_of(job.read).get("reservation"):
             self.reserved[job.record.id] = reserved
+        if job.record.account:
+            self.paying.add(job.record.id)
         self.dependents.add(job)
 
     def change_job(self, record: JobRecord) -> None:
@@ -298,12 +308,10 @@ class Mirror:
         self.census.drop_job(job_id)
         self._changed.discard(job_id)
         self.reserved.pop(job_id, None)
-        self.waiting.discard(job_id)
         self.blocked.pop(job_id, None)
-        self._uncoded.discard(job_id)
         self.doomed.pop(job_id, None)
-        self.ending.discard(job_id)
-        self.withdrawn.discard(job_id)
+        for jobs_ in (self.waiting, self._uncoded, self.ending, self.withdrawn, self.paying):
+            jobs_.discard(job_id)
 
     def see_off(self, job_id: str) -> None:
         """Forget a job that this process has moved to another cluster, and that it has."""
@@ -423,27 +431,11 @@ class Mirror:
         self._touched, self._changed = set(), set()
 
     def check(self) -> None:
-        """Raise PlanError unless what is kept is what the booked tasks say, vertex by vertex and by amounts."""
+        """Raise PlanError unless what is held is what the booked tasks say, vertex by vertex and by amounts."""
         self.census.check()
         if self.occupancy is None:
             return
-        again = Occupancy(self.entry.cluster)
-        for task in self.booked.values():
-            again.book(task.id, task.held, task.placement)
-        for name in self._capacity:
-            free, counted = self.occupancy.free(name), self.census.less_held(name, self._capacity[name])
-            leaves = {kind: amount for kind, amount in counted.items() if kind not in again.containers(name)}
-            if self.occupancy.is_held_twice(name) or not self.occupancy.is_like(again, name):
-                told = "; ".join(
-                    f"{task} {kept}, stored {stored}" for task, kept, stored in self.occupancy.unlike(again)
-                )
-                raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
-            if self.census.workers[name].free != free:
-                raise PlanError(f"{name}: {self.census.workers[name].free} is indexed, {dict(free)} located")
-            if any(
-                free[kind] > amount for kind, amount in leaves.items()
-            ):  # a socket that is held whole may have grown
-                raise PlanError(f"{name}: {dict(free)} is located, {leaves} counted")
+        check_space(self.entry.cluster, self.occupancy, self.census, self._capacity, self.booked.values())
 
     def to_compare(self, plan: Plan, most: int) -> set[str]:
         """Return the jobs whose codes may have changed by this plan, and `most` others by turns."""

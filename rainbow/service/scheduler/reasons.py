@@ -65,7 +65,6 @@ class PlanInForce:
     cost: float = 0.0  # seconds
     made: float = 0.0  # by the service's monotonic clock
     asked: float = -EVERY  # when a reader's plan was made last
-    fault: str = ""
     waits: dict[str, Wait] = field(default_factory=dict)  # that the plan names
     begun: Counter[str] | None = None  # tasks that it starts, by job
     answers: dict[str, Reason | None] = field(default_factory=dict)
@@ -176,11 +175,8 @@ def _without_plan(
         planned, lonely = clusters.planned(connection, ids), workers.unattended(connection, ids)
         uncoded = [record for record in live if record.wait is None]
         standing = tasks.standing(connection, [record.id for record in uncoded])
-        sites = {
-            one: _presence(service, connection, one, planned[one])
-            for one in ids & planned.keys()
-            if one in lonely or any(record.cluster_id == one for record in uncoded)
-        }
+        seen = planned.keys() & {*lonely, *(record.cluster_id for record in uncoded)}
+        sites = {one: _presence(service, connection, one, planned[one]) for one in seen}
     for record in live:
         if (cluster := planned.get(record.cluster_id)) is None:
             continue
@@ -220,12 +216,17 @@ def _by_plan(
         known = plans.get(cluster_id)
         if known and _holds(service, known, cluster) and known.answers.keys() >= set(wanted):
             answers = known.answers
+        failed = service.state(_Failures)
+        at, fault = failed.get(cluster_id, (-EVERY, ""))
+        if not 0 <= service.monotonic() - at < EVERY:
+            fault = ""
         try:
-            answers = answers or _in_time(service, entry, cluster, wanted, until)
+            answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, until))
         except TryLater:
             answers = plans[cluster_id].answers if cluster_id in plans else {}
         except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
             fault = _text_of(service, cluster.name, raised)
+            failed[cluster_id] = service.monotonic(), fault
     known = plans.get(cluster_id)
     return {
         record.id: answers[record.id]
@@ -233,6 +234,10 @@ def _by_plan(
         else _undecided(record, cluster.name, fault)
         for record in records
     }
+
+
+class _Failures(ByCluster[tuple[float, str]]):
+    """When a policy failed that was asked for readers, and how: it is not asked again at once."""
 
 
 def _undecided(record: JobRecord, cluster: str, fault: str) -> Reason:

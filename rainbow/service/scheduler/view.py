@@ -109,7 +109,7 @@ def frozen(service: Service, mirror: Mirror, record: ClusterRecord, *, even_idle
 
 def _standings(service: Service, mirror: Mirror) -> Mapping[tuple[str, str], Standing]:
     """Return where users are in their accounts, if a job that waits has one."""
-    if not any(mirror.jobs[job].record.account for job in mirror.waiting):
+    if mirror.paying.isdisjoint(mirror.waiting):
         return {}
     with service.store.read() as connection:
         return members_of(standings_of(service, connection))
