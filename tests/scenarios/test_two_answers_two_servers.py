@@ -14,7 +14,7 @@ from tests.support.asking import Asking
 from tests.support.postgres import Postgres
 
 
-@pytest.mark.parametrize("policy", ["load_based", "priority"])
+@pytest.mark.parametrize("policy", ["load_based", pytest.param("priority", marks=pytest.mark.soak)])
 def test_two_servers_give_one_reason_at_one_time(postgres_server: Postgres, policy: str) -> None:
     database, clock = postgres_server.new_database(), Clock()
     services = [open_service_at(database, clock) for _ in range(2)]
