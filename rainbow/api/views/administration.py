@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from flask import Blueprint, Response, jsonify, redirect, request
 
 from rainbow.api.wire import flag, once, read_mapping, service, timed, who
-from rainbow.errors import Forbidden
+from rainbow.errors import Forbidden, Unavailable
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import access
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import exposition
+from rainbow.service.core.threads import Threads
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 from rainbow.store import clusters
@@ -65,9 +66,11 @@ def live() -> Any:
 
 @health.get("/readyz")
 def ready() -> Any:
-    """Return 200 while the process and its database answer."""
+    """Return 200 while the process and its database answer, and the threads that requests need run."""
     with service().store.read() as connection:
         connection.execute(sa.text("SELECT 1"))
+    if down := service().state(Threads).down():
+        raise Unavailable(f"thread {', '.join(down)} of the server has failed and starts again; see its log")
     return jsonify(status="ready", scheduler=service().settings.name)
 
 

@@ -82,6 +82,11 @@ METRICS = {  # name → kind, labels, meaning
     "rainbow_workers": ("gauge", "cluster,state", "Workers by state"),
     "rainbow_connections": ("gauge", "kind", "Open connections: with a known credential, of strangers, or set aside"),
     "rainbow_steps_overdue": ("gauge", "cluster", "Seconds that a step has taken which does not come back"),
+    "rainbow_thread_failures_total": (
+        "counter",
+        "thread",
+        "Threads of the server that ended by an exception, and were started again",
+    ),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
     "rainbow_thread_cpu_seconds": ("gauge", "thread", "CPU that the threads of each kind have used since they began"),
 }

@@ -21,6 +21,7 @@ from rainbow.errors import RainbowError
 from rainbow.service.core.outlook import Booking, Outlook, read_booking
 from rainbow.service.core.pubsub import ALL, OFFERS, cluster_of, offers_to_all
 from rainbow.service.core.service import log, topic_of
+from rainbow.service.core.threads import Threads
 from rainbow.store import tasks
 from rainbow.store.postgresql import end_frozen
 
@@ -54,7 +55,7 @@ class PgNotify:
         self._some = threading.Event()
         self._stop = threading.Event()
         work = {"peers-send": self._send_all, "peers-hear": self._hear_all, "peers-look": self._look_all}
-        self._threads = [threading.Thread(target=do, name=name, daemon=True) for name, do in work.items()]
+        self._threads = [service.state(Threads).make(name, do, needed=True) for name, do in work.items()]
 
     def start(self) -> None:
         """Begin to send and hear."""

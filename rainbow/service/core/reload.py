@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.errors import BY_FILE, Conflict, Forbidden, RainbowError, Unavailable
 from rainbow.service.core.service import log
 from rainbow.service.core.settings import read_config
+from rainbow.service.core.threads import Threads
 from rainbow.store import events
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ConfigWatch:
         self._seen: tuple[int, int, int] | None = None
         self._one_at_a_time = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="configuration", daemon=True)
+        self._thread = service.state(Threads).make("configuration", self._run)
 
     def start(self) -> None:
         """Begin to look."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rainbow.service.agents.liveness import ClosedConnection, departed
 from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.access import Caller, visible_cluster
 from rainbow.service.core.pubsub import ALL
+from rainbow.service.core.threads import Threads
 from rainbow.service.scheduler.reasons import reasons_of
 from rainbow.state_machine import WorkerState
 from rainbow.store import events, jobs, pages, statistics, workers
@@ -266,7 +268,7 @@ def series(service: Service, who: Caller, name: str | None = None) -> dict[str, 
 
 def follow(service: Service) -> None:
     """Note the figures every two minutes, in a thread of its own, until the service ends."""
-    threading.Thread(target=_follow, args=(service,), name="series", daemon=True).start()
+    service.state(Threads).make("series", partial(_follow, service)).start()
 
 
 def _follow(service: Service) -> None:

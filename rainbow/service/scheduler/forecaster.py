@@ -25,6 +25,7 @@ from rainbow.scheduling.rules.running_limits import owner_of
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.outlook import Outlook, Told
 from rainbow.service.core.service import log
+from rainbow.service.core.threads import Threads
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.placement.arrival import runs_elsewhere
@@ -128,7 +129,7 @@ class Forecaster:
         self._written: dict[str, dict[str, float]] = {}  # by cluster: when each job's stored forecast says it starts
         self._stored: dict[str, float] = {}
         self._faults: dict[str, str] = {}
-        self._thread = threading.Thread(target=self._run, name="forecaster", daemon=True)
+        self._thread = service.state(Threads).make("forecaster", self._run)
         gauge("rainbow_forecast_age_seconds", self._ages)
 
     def start(self) -> None:

@@ -27,6 +27,7 @@ from rainbow.service.clusters.drain import finish
 from rainbow.service.core.counters import count, gauge, observe
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.service import log
+from rainbow.service.core.threads import Threads
 from rainbow.service.jobs.lifecycle import forget_old
 from rainbow.service.placement.staged_tasks import sweep
 from rainbow.service.placement.unplaced_jobs import Round
@@ -117,7 +118,7 @@ class Loop:
         self._swept = 0.0
         self._unplaced = Round(service, clock)
         self._thread = self._stepper()
-        self._watcher = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._watcher = service.state(Threads).make("watchdog", self._watch)
         self._at: _Step | None = None
         self._forecaster = Forecaster(service)
         self._changing = threading.Lock()  # of `_at`, `_thread` and service.overdue
@@ -139,7 +140,7 @@ class Loop:
                 thread.join(timeout=10)
 
     def _stepper(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="scheduler", daemon=True)
+        return self.service.state(Threads).make("scheduler", self._run, needed=True)
 
     def _run(self) -> None:
         version = -1
