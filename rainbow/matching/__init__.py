@@ -25,7 +25,7 @@ from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
-from rainbow.matching.workers.proof import faults_of, occupied, take_beside
+from rainbow.matching.workers.proof import faults_of, occupied, others_on, take_beside
 from rainbow.matching.workers.worker_use import (
     cluster_totals,
     consumables,
@@ -122,6 +122,7 @@ __all__ = [
     "names_of",
     "numbered",
     "occupied",
+    "others_on",
     "prepare",
     "refusals_of",
     "shown_explained",

@@ -96,6 +96,9 @@ class Free(Protocol):
     def amounts(self, worker: str) -> Mapping[str, int]:
         """Return what is free of a worker by type."""
 
+    def unproved(self, demand: str, located: Iterable[Any]) -> Wait | None:
+        """Say why what a gang took does not meet its request, row by row; None if it does, or no rows are known."""
+
     def why(self, demand: str) -> Wait | None:
         """Say why a gang does not fit although amounts are large enough; None if they are not."""
 

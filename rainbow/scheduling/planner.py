@@ -122,7 +122,9 @@ def located(view: View, made: Plan) -> Plan:
     waits: dict[str, Wait] = {}
     for gang, starts in gangs.values():
         placed = _placed(free, gang, starts)
-        if placed is None and not view.quiet:
+        if isinstance(placed, Wait):
+            waits[gang.job], placed = placed, None
+        elif placed is None and not view.quiet:
             waits.setdefault(gang.job, free.why(gang.demand) or Wait(gang.job, "fragmented", NOT_TOGETHER))
         found.update({start.task: None for start in starts} if placed is None else {s.task: s for s in placed})
     free.begin()
@@ -131,11 +133,13 @@ def located(view: View, made: Plan) -> Plan:
     return replace(made, orders=tuple(filter(None, changed)), waits=(*kept, *waits.values()))
 
 
-def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] | None:
-    """Return the starts of a gang with what they hold; None if that is not free."""
+def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] | Wait | None:
+    """Return the starts of a gang with what they hold; None if that is not free, a wait if it is not proved."""
     if not any(start.placement for start in starts):  # handed over to a cluster that places them itself
         return list(starts)
     pieces = [start.located for start in starts]
+    if None not in pieces and (refused := free.unproved(gang.demand, pieces)) is not None:
+        return refused
     if None not in pieces and free.book(pieces):
         return [replace(start, held=free.words(start.located)) for start in starts]
     if gang.slots:
@@ -144,8 +148,8 @@ def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] 
             return None
         return [replace(start, held=free.words(own)) for start, own in zip(starts, pieces, strict=True)]
     taken = free.take(gang.demand, among={name for start in starts for name in start.placement if name})
-    if taken is None:
-        return None
+    if taken is None or (refused := free.unproved(gang.demand, taken.located)) is not None:
+        return None if taken is None else refused
     by_task = dict(zip(gang.tasks, zip(taken.placements, taken.located, strict=True), strict=True))
     return [
         replace(start, placement=by_task[start.task][0], held=free.words(by_task[start.task][1])) for start in starts

@@ -14,7 +14,7 @@ from rainbow.matching.workers.occupancy import Located, Occupancy
 from rainbow.matching.workers.worker_use import TakenAmounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from rainbow.certificate.document import Certificate
     from rainbow.graph import Cluster
@@ -46,6 +46,33 @@ def _located(occupancy: Occupancy, laid_out: ClusterLayout, vertex: str, amount:
         if i <= start < laid_out.last[i]:
             part = occupancy.workers.stands[number[start]].part({(0, True): laid_out.amount(start)})
             yield Located("", number[start], part)
+
+
+def others_on(
+    occupancy: Occupancy, pieces: Iterable[Located]
+) -> tuple[dict[str, int | None], dict[str, dict[str, int]]]:
+    """Return what is held, by vertex and floating by worker and type, of the workers that pieces lie in."""
+    workers, laid_out = occupancy.workers, layout(occupancy.cluster) if not occupancy.is_located else None
+    held: dict[str, int | None] = {}
+    floats: dict[str, dict[str, int]] = {}
+    concerned = {worker for _, worker, _ in pieces}
+    for worker in concerned - {OUTSIDE}:
+        state = occupancy.states[worker]
+        for i, amount in state.used.items():
+            if i >= 0:
+                held[workers.vertex(worker, i)] = amount
+            else:
+                type_ = state.stand.place(i)[1][0]
+                own = floats.setdefault(workers.names[worker], {})
+                own[type_] = own.get(type_, 0) + amount
+        held.update((workers.vertex(worker, i), None) for i in state.whole)
+    for own_pieces in occupancy.held.values() if OUTSIDE in concerned else ():
+        laid_out = laid_out or layout(occupancy.cluster)
+        for _, worker, part in own_pieces:
+            for i, amount, whole in part.amounts if worker == OUTSIDE else ():
+                before = held.get(laid_out.vertex(i), 0)
+                held[laid_out.vertex(i)] = None if whole or before is None else before + amount
+    return held, floats
 
 
 def take_beside(request: Request, cluster: Cluster, held: Mapping[str, int | None]) -> Take | None:

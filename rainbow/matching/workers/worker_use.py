@@ -442,8 +442,8 @@ class Workers:
         for place, (worker, take) in enumerate(parts):
             name = self.names[worker]
             if by_vertex:
-                add_rows(rows, take.rows, bool(per_slot and place % per_slot), partial(self._vertex, worker))
-                vertices.update((self._vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
+                add_rows(rows, take.rows, bool(per_slot and place % per_slot), partial(self.vertex, worker))
+                vertices.update((self.vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
             for number, (label, held) in enumerate(take.placed):
                 shared = not label or (per_slot and not number)
                 key = place // per_slot if per_slot and label else -1
@@ -456,7 +456,7 @@ class Workers:
                 into.update((name, amounts) for amounts in held.values())
         return Take(tuple(sorted(placed, key=lambda slot: slot[0])), vertices, tuple(rows))
 
-    def _vertex(self, worker: int, i: int) -> str:
+    def vertex(self, worker: int, i: int) -> str:
         """The id of the vertex at a position within a worker."""
         inside, way = self.stands[worker].layout, []
         while i:

@@ -42,6 +42,11 @@ METRICS = {  # name → kind, labels, meaning
         "verdict",
         "Clusters matched with a jobspec: matched, undecided, why not, or refused where that was not worked out",
     ),
+    "rainbow_certificates_total": (
+        "counter",
+        "result",
+        "Starts by their certificate: verified, refused, or none where vertices are not known",
+    ),
     "rainbow_phase_seconds": ("histogram", "phase", "Time of a submit's phases: parse, match, select, store, answer"),
     "rainbow_phase_cpu_seconds": (
         "histogram",

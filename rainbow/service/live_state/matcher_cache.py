@@ -10,24 +10,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from rainbow.jobspec.request import SLOT
 from rainbow.matching import (
     Take,
     backends,
     eligible_worker_classes,
+    faults_of,
     fragmented,
     measures,
+    others_on,
     types_in_workers,
     worker_capacity,
     worker_kinds,
 )
 from rainbow.scheduling import Gang, SlotsView, Taken, Wait, placements
 from rainbow.scheduling.gangs import divided, slots_on
+from rainbow.service.core.counters import count
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.matching import Occupancy
+    from rainbow.matching.workers.occupancy import Allocation
     from rainbow.scheduling.snapshot import Placement
 
 
@@ -135,7 +141,12 @@ class MatcherCache:
         return placements(gang, take)
 
 
-FRAGMENTED = "fragmented"
+FRAGMENTED, UNVERIFIED = "fragmented", "unverified"
+UNVERIFIED_TEXT = (
+    "internal error: the placement found does not meet the request ({fault}); the job waits, an operator must look"
+)
+MOST_FAULTS = 20  # that are logged
+log = structlog.get_logger("rainbow")
 
 
 class FreeSpace:
@@ -144,6 +155,7 @@ class FreeSpace:
     def __init__(self, placing: MatcherCache, occupancy: Occupancy) -> None:
         self._placing = placing
         self._occupancy = occupancy
+        self._holdings: dict[tuple[str, frozenset[Any]], Allocation] = {}  # by gang and what its tasks hold
         occupancy.begin()
 
     def begin(self) -> None:
@@ -165,8 +177,9 @@ class FreeSpace:
         if holding is None:
             return None
         take = holding.slots() if holding.slots else holding.take
-        placements = self._placing.divide(demand, take)
-        return Taken(take, placements, divided(gang, holding.pieces), holding.number)
+        placements, located = self._placing.divide(demand, take), divided(gang, holding.pieces)
+        self._holdings[demand, frozenset(located)] = holding
+        return Taken(take, placements, located, holding.number)
 
     def fill(self, placement: Placement) -> tuple[Any, ...] | None:
         """Take amounts of workers, the lowest leaves first; where they lie, None if too little is free."""
@@ -221,6 +234,28 @@ class FreeSpace:
     def amounts(self, worker: str) -> Mapping[str, int]:
         """Return what is free of a worker by type."""
         return self._occupancy.free(worker)
+
+    def unproved(self, demand: str, located: Iterable[Any]) -> Wait | None:
+        """Check the certificate of what a gang took; a wait if it is refused, of which the log has all."""
+        holding = self._holdings.get((demand, frozenset(located)))
+        take = holding.take if holding is not None else None
+        if holding is None or take is None or not take.rows or self._placing.cluster.levels == "strict":
+            count("rainbow_certificates", "none")
+            return None
+        mark = self.mark()
+        self.give_back(holding.number)
+        held, floats = others_on(self._occupancy, holding.pieces)
+        self.undo(mark)
+        request, cluster = self._placing.gangs[demand][0].request, self._placing.cluster
+        closed = {self._occupancy.workers.names[worker] for worker in self._occupancy.closed}
+        faults = faults_of(request, cluster, take.certificate(), held, floats, closed)
+        count("rainbow_certificates", "refused" if faults else "verified")
+        if not faults:
+            return None
+        job = demand.rpartition("/")[0]
+        said = {"held": held, "floats": floats, "rows": [list(row) for row in take.rows]}
+        log.error("unverified start", job=job, cluster=cluster.name, faults=faults[:MOST_FAULTS], **said)
+        return Wait(job, UNVERIFIED, UNVERIFIED_TEXT.format(fault=faults[0]))
 
     def why(self, demand: str) -> Wait | None:
         """Say why a gang does not fit although amounts are large enough; None if they are not."""
