@@ -21,13 +21,15 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
+import structlog
+
 from rainbow.api.connections import CONNECTION
 from rainbow.api.lanes import Lanes
 from rainbow.api.pauses import AGENT, PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
 from rainbow.api.wire import request_id, tokens_of
 from rainbow.cache import LruCache
-from rainbow.errors import LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
+from rainbow.errors import InternalError, LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import AWAY
@@ -49,6 +51,7 @@ LAG = 0.5  # seconds that the loop's clock may be behind on a busy machine
 PART = 262_144  # bytes of a stream that are sent at once
 GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
 ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|jobs:bid|match|eta)|/(login|logout|match|try)|/ui/.*")
+log = structlog.get_logger("rainbow.api")
 Scope = dict[str, Any]
 Message = dict[str, Any]
 Headers = Iterable[tuple[bytes, bytes]]
@@ -93,6 +96,9 @@ class Front:
             pass
         except RainbowError as fault:
             await answer_with(send, answer_to(fault), scope["headers"])
+        except Exception as fault:  # of the front's own; where an answer has begun, the connection ends
+            log.error("request-failed", method=scope["method"], path=scope["path"], fault=repr(fault), exc_info=fault)
+            await answer_with(send, answer_to(InternalError()), scope["headers"])
 
     async def who(self, header: str) -> Caller | None:
         """Say who brings these credentials, if any of them is known."""

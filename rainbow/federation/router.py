@@ -293,11 +293,14 @@ class Router:
         name = str(body.get("name")) if isinstance(body, dict) else ""
         home = self._directory.home(name)
         if len(self._shards) > 1:
-            await self._check_free(asked, name)
+            await self._check_free(asked, name, home)
         return await self._pass(asked, home)
 
-    async def _check_free(self, asked: Asked, name: str) -> None:
+    async def _check_free(self, asked: Asked, name: str, home: Shard) -> None:
+        """Raise Conflict if another shard than its home has a cluster of this name; the home itself knows repeats."""
         for shard in self._shards:
+            if shard is home:
+                continue
             digests = ",".join(map(digest, asked.who.tokens.get(shard, ())))
             answer = await shard.ask("GET", f"/v1/credentials:known?digests={digests}&cluster={quote(name)}", [])
             if answer.is_good and answer.json().get("taken"):

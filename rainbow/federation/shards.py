@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from rainbow.errors import Unavailable
+from rainbow.errors import UNKNOWN, Unavailable
 from rainbow.federation.upstream import Broken, Head, Pairs, Upstream
 from rainbow.text import rfc3339
 
@@ -47,7 +47,9 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise Away(f"a shard answered {self.status} with what is no JSON", retry_after=5) from None
+            raise Away(
+                f"a shard answered {self.status} with what is no JSON", retry_after=5, outcome=UNKNOWN
+            ) from None
 
     def header(self, name: bytes) -> str:
         """Return a header's value, "" if there is none."""
@@ -92,8 +94,8 @@ class Shard:
             self._lose(str(fault))
             if not fault.sent:
                 raise self.away(NotSent) from None
-            told = f"shard {self.url} stopped answering: what it was asked may be done, or not"
-            raise Away(told, retry_after=5, shard=self.url) from None
+            told = f"shard {self.url} stopped answering: it may be done; look, or send it again"
+            raise Away(told, retry_after=5, shard=self.url, outcome=UNKNOWN) from None
 
     def _lose(self, why: str) -> None:
         if self.since is None:

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rainbow.errors import LimitError, RainbowError, RequestError
+import structlog
+
+from rainbow.errors import UNKNOWN, InternalError, LimitError, RainbowError, RequestError
 from rainbow.federation import answers as merge
 from rainbow.federation.bids import Bidding, Bids, chosen
 from rainbow.federation.callers import Caller
@@ -19,6 +21,7 @@ from rainbow.scheduling.dependencies import BY_JOB
 from rainbow.selection.rank import chance_of, drawn
 
 Finding = Callable[[Mapping[str, Any]], Awaitable[Caller]]  # who submits, by the header and an envelope
+log = structlog.get_logger("rainbow.router")
 ATTEMPTS = 3  # of a submit whose shard has changed its mind
 AGAIN = frozenset({"unsatisfiable", "no-cluster-now", "conflict", "try-later"})  # another shard may take the job
 
@@ -89,9 +92,14 @@ class Submits:
                 raise RequestError("each job must be an object with jobspec", pointer="")
             asked = Question.read(json.dumps({**common, **job}).encode(), "application/json", key)
             answer = await self.submit(await caller(asked.envelope), asked)
+            found: dict[str, Any] = answer.json()
         except RainbowError as fault:
             answer = merge.problem_of(fault)
-        found: dict[str, Any] = answer.json()
+            found = answer.json()
+        except Exception as fault:  # of the router's own, and it may have been sent: the others have their answers
+            log.error("submit-failed", fault=repr(fault), exc_info=fault)
+            answer = merge.problem_of(InternalError(outcome=UNKNOWN))
+            found = answer.json()
         if "pointer" in found and not answer.is_good:
             found["pointer"] = f"/jobs/{at}{found['pointer']}"
         return {"status": answer.status, **found}

@@ -103,17 +103,20 @@ class CommitCutter(Proxy):
 
 
 class AnswerCutter(Proxy):
-    """Passes on so many bytes of the answer on each connection, and cuts the line then; None: all of them."""
+    """Passes on so many bytes of the answer to each request that begins so, and cuts the line then; None: all."""
 
-    def __init__(self, to: int) -> None:
+    def __init__(self, to: int, request: bytes = b"") -> None:
         super().__init__(to)
         self.most: int | None = None
+        self._request = request
         self._passed: dict[socket.socket, int] = {}
 
     def allowed(self, piece: bytes, server: socket.socket, is_request: bool) -> tuple[bytes, bool]:
         """Cut where it is set to."""
-        if is_request or self.most is None:
+        if is_request and self.most is not None and piece.startswith(self._request):
+            self._passed[server] = 0
+        if is_request or self.most is None or server not in self._passed:
             return piece, True
-        before = self._passed.get(server, 0)
+        before = self._passed[server]
         self._passed[server] = before + len(piece)
         return piece[: max(0, self.most - before)], before + len(piece) < self.most
