@@ -24,10 +24,11 @@ from benchmarks.timing import as_served, heading, once, row
 from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, room_of, stacked
 from rainbow.forecast.forecast import score
 from rainbow.forecast.one_pass import Space, one_pass
+from rainbow.forecast.outlook import Told
 from rainbow.forecast.room import Use
 from rainbow.graph import read_cluster
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
-from rainbow.service.core.outlook import Outlook, Told
+from rainbow.service.core.outlook import Outlook
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.simulation import Arrival

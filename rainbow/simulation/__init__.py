@@ -4,7 +4,7 @@ from rainbow.simulation.arrival import Arrival, from_history, max_procs, read_tr
 from rainbow.simulation.comparison import Comparison, Ratio, compare, summed
 from rainbow.simulation.figures import Figures, figures, offered_load
 from rainbow.simulation.picture import picture
-from rainbow.simulation.simulate import Outcome, Ran, simulate
+from rainbow.simulation.simulate import Outcome, Ran, check_variables, simulate
 from rainbow.simulation.world import Governed, World, machine
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Ran",
     "Ratio",
     "World",
+    "check_variables",
     "compare",
     "figures",
     "from_history",

@@ -1,31 +1,38 @@
 """Recorded jobs in a world under a virtual clock: match, select, plan and start with the product's own code.
 
 Each cluster is a virtual one (rainbow/forecast): policies are shown limits, tasks end after their recorded lengths or
-their limits. What happens at one instant happens in this order: tasks end, jobs arrive, plans are made.
+their limits. What happens at one instant happens in this order: tasks end, a plan is made, and jobs arrive one by
+one, with a plan after each. On one cluster, where nothing is selected, jobs of one instant are planned together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
 
+from rainbow.errors import SelectionError
 from rainbow.forecast import Length, VirtualCluster
+from rainbow.forecast.outlook import Arriving
 from rainbow.jobspec import Request
 from rainbow.scheduling import GangView, JobView, Plan, RunView, View, check_plan
 from rainbow.scheduling.qos import Limit
 from rainbow.scheduling.rules.running_limits import held_cores, owner_of
-from rainbow.selection import select
+from rainbow.selection import read_of, select
 from rainbow.selection.choice import Scalar
+from rainbow.selection.options import read_options
+from rainbow.selection.variables import FORECAST, MATCHED
 from rainbow.simulation.arrival import Arrival
+from rainbow.simulation.forecasts import Forecasts
 from rainbow.simulation.world import Compiled, Requests, World
 from rainbow.state_machine import index_of
 
 TOO_WIDE = "wider than every cluster"
 NOT_SELECTED = "selected by no rule"
 NEVER = "never started"
+KNOWN = ("cores_free", "cores", "queue.waiting_tasks", "queue.running_tasks")  # what a cluster says of itself
 Watch = Callable[[View, Plan], None]
 
 
@@ -127,8 +134,12 @@ class Simulation:
         self.seed = seed
         self.requests = Requests(world.clusters)
         self.lengths = Recorded()
+        self._reads = read_of(world.selector, world.options, FORECAST) if len(world.clusters) > 1 else []
+        self._arriving: Arriving | None = None
         compiled = (Compiled(cluster) for cluster in world.clusters)
         self.sites = {one.cluster.name: Site(one, world, now, self.lengths, watch) for one in compiled}
+        clusters = {name: site.virtual for name, site in self.sites.items()}
+        self.forecasts = Forecasts(clusters, self.lengths.of_job)
         self._has_shared_limits = any(rules.has_shared_limits for rules in world.rules.values())
         self.left_out: Counter[str] = Counter()
         self.arrived: dict[str, tuple[Arrival, str, int]] = {}
@@ -142,7 +153,7 @@ class Simulation:
     def arrive(self, arrival: Arrival) -> None:
         """Let a job arrive at the cluster that is selected for it."""
         if len(self.sites) > 1:
-            self._plan()  # selection knows what was started for the job before
+            self._plan()  # after the ends, and after each job that arrives: selection knows what was started
         request = self.requests.of(arrival)
         site = self._selected(arrival, request)
         if site is None:
@@ -150,10 +161,13 @@ class Simulation:
         self.lengths.of_job[arrival.id] = arrival
         job = site.compiled.job(arrival, request)
         self.arrived[arrival.id] = arrival, site.name, cores_of(job)
+        if self._arriving is not None:
+            self._arriving.book(site.name)
         site.submit(job)
         self.unplanned.add(site.name)
 
     def _selected(self, arrival: Arrival, request: Request) -> Site | None:
+        self._arriving = None
         fitting = self.requests.fitting(request)
         if not fitting:
             self.left_out[TOO_WIDE] += 1
@@ -165,12 +179,29 @@ class Simulation:
         self._states.update((name, self.sites[name].state) for name in self._changed)
         self._changed.clear()
         every = len(fitting) == len(self._states)
-        states = self._states if every else {name: self._states[name] for name in fitting}
+        states: Mapping[str, Mapping[str, Scalar]] = self._states
+        states = states if every else {name: self._states[name] for name in fitting}
+        if self._reads:
+            states = self._with_etas(arrival, request, states)
         seed, world = f"{self.seed}:{arrival.id}", self.world
         choice = select(request, [*fitting.values()], states, world.selector, world.options, seed=seed)
         if choice.cluster is None:
             self.left_out[NOT_SELECTED] += 1
         return self.sites.get(choice.cluster or "")
+
+    def _with_etas(
+        self, arrival: Arrival, request: Request, states: Mapping[str, Mapping[str, Scalar]]
+    ) -> Mapping[str, Mapping[str, Scalar]]:
+        """Return states with when the job would start and end on each cluster."""
+        self.lengths.of_job[arrival.id] = arrival
+        own = {name: dict(state) for name, state in states.items()}
+
+        def job_on(name: str) -> JobView:
+            return self.sites[name].compiled.job(arrival, request)
+
+        self._arriving = self.forecasts.arriving(arrival, job_on, [*own], self._reads, self.now)
+        self._arriving.tell(own)
+        return own
 
     def advance(self, until: float) -> None:
         """Let everything happen before a time, and what ends at it end; plans at that time are still due."""
@@ -183,9 +214,16 @@ class Simulation:
             else:
                 self.now, name = heappop(self._times)
                 self._next[name] = None
-                self.sites[name].advance(self.now)
+                self._end(self.sites[name])
                 self.unplanned |= set(self.sites) if self._has_shared_limits else {name}
         self.now = until
+
+    def _end(self, site: Site) -> None:
+        """Let time pass at a cluster, and learn from what ends."""
+        before = {run.job for run in site.virtual.census.runs.values()} if self._reads else set()
+        site.advance(self.now)
+        if self._reads:
+            self.forecasts.ended(site.name, before - {run.job for run in site.virtual.census.runs.values()})
 
     def _following(self) -> float:
         """Return when something happens next."""
@@ -203,6 +241,7 @@ class Simulation:
             if following is not None:
                 heappush(self._times, (following, name))
         self._changed |= self.unplanned
+        self.forecasts.changed |= self.unplanned
         self.unplanned.clear()
 
     def _share_limits(self, site: Site) -> None:
@@ -233,11 +272,30 @@ class Simulation:
         return Outcome(tuple(ran), whole, plans, dict(self.left_out))
 
 
+def check_variables(world: World, arrivals: Sequence[Arrival]) -> None:
+    """Raise SelectionError for the first variable that selection reads and nothing in a simulation gives."""
+    if world.recorded or len(world.clusters) < 2 or world.selector != "constraint":
+        return
+    known = {*KNOWN, *FORECAST, *(f"matched.{name}" for name in MATCHED)}
+    jobspecs = {str(one.jobspec): one for one in arrivals if one.jobspec is not None}
+    requests = Requests(world.clusters)
+    known.update(*(requests.of(one).parameters for one in jobspecs.values()))
+    for priority in read_options(world.options).priorities:
+        for at, step in enumerate(priority.steps):
+            for name in step.expression.names if step.expression else ():
+                if name not in known:
+                    pointer = f"/priorities/{priority.index}/steps/{at}/{step.kind}"
+                    raise SelectionError(f"{name} is not known here", pointer=pointer)
+            known.update([step.variable] if step.variable else [])
+
+
 def simulate(world: World, arrivals: Iterable[Arrival], seed: int = 0, watch: Watch = check_plan) -> Outcome:
     """Return when and where each job of a list (by submission) runs; `watch` sees every plan.
 
     The same seed gives the same outcome.
     """
+    arrivals = list(arrivals)
+    check_variables(world, arrivals)
     simulation: Simulation | None = None
     for arrival in arrivals:
         simulation = simulation or Simulation(world, arrival.submit, seed, watch)

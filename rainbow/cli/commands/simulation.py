@@ -25,7 +25,7 @@ from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import settings_file
 from rainbow.cli.input.files import clusters_of, naming, text_of
 from rainbow.cli.output import printer
-from rainbow.errors import PolicyError, RequestError
+from rainbow.errors import PolicyError, RequestError, SelectionError
 from rainbow.jobspec.yaml_reader import Limits, load
 from rainbow.simulation import (
     Arrival,
@@ -34,6 +34,7 @@ from rainbow.simulation import (
     Governed,
     Outcome,
     World,
+    check_variables,
     compare,
     figures,
     from_history,
@@ -49,6 +50,7 @@ from rainbow.simulation.figures import NAMES
 from rainbow.text import some
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OPTIONS = "/scheduler/algorithms/selection/options"  # of a server's configuration
 SCHEDULER = "scheduler"  # the key of a server's configuration: it says how clusters are selected
 SECONDS = {"wait", "response", "p95_wait", "longest_wait"}
 
@@ -194,6 +196,20 @@ def world_of(file: Path | None, world: World) -> World:
     return replace(world, governed={"": governed})
 
 
+class NotSimulated(click.ClickException):
+    """A configuration reads what a simulation does not have."""
+
+    exit_code = Exit.USAGE
+
+
+def check_reads(file: Path | None, world: World, windows: Sequence[Sequence[Arrival]]) -> None:
+    """End with what a configuration's selection reads and a simulation does not have, and where that stands."""
+    try:
+        check_variables(world, [one for window in windows for one in window])
+    except SelectionError as fault:
+        raise NotSimulated(f"simulate: {file}: {OPTIONS}{fault.pointer}: {fault.message}") from None
+
+
 @contextmanager
 def _processes(windows: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """Yield a `map` that works window by window in as many processes as there are processors; they give way."""
@@ -232,6 +248,7 @@ def simulate_command(
     --history takes the jobs, clusters and policies of a server from its database instead.
     """
     world = world_of(file, source.world)
+    check_reads(file, world, source.windows)
     with _processes(len(source.windows)) as each:
         outcomes = list(each(functools.partial(_simulated, world, seed), source.windows))
     if svg is not None:
@@ -334,6 +351,8 @@ def policy_simulate(
     are as in `rainbow simulate`. An interval that contains 1 shows no difference.
     """
     both = world_of(old, source.world), world_of(new, source.world)
+    for one, world in zip((old, new), both, strict=True):
+        check_reads(one, world, source.windows)
     with _processes(len(source.windows)) as each:
         found = compare(*both, source.windows, seed, each)
     shown = _compared(found, source.notes)

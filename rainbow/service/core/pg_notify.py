@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
-from rainbow.service.core.outlook import Booking, Outlook, read_booking
+from rainbow.forecast.outlook import Booking, read_booking
+from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pubsub import ALL, OFFERS, cluster_of, offers_to_all
 from rainbow.service.core.service import log, topic_of
 from rainbow.service.core.threads import Threads

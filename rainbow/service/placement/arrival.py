@@ -6,7 +6,7 @@ the decision like any state. The chosen cluster's room has the job booked before
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf
@@ -18,11 +18,11 @@ import numpy as np
 from rainbow.cache import LruCache
 from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.lengths import RUNS
+from rainbow.forecast.outlook import Arriving, Ask, Told, ask_of
 from rainbow.forecast.room import Floats
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
-from rainbow.service.core.outlook import Arrivals, Ask, Booking, Outlook, Told
-from rainbow.service.placement.candidates import DigestedText
+from rainbow.service.core.outlook import Outlook
 from rainbow.store import statistics
 
 if TYPE_CHECKING:
@@ -57,54 +57,6 @@ class Arrival:
         """What runs like it are remembered by, whatever the cluster, the most specific first."""
         task = self.wanted.gangs[0].tasks[0].name
         return [Key("", self.requestor, self.name, task), Key("", self.requestor)]
-
-
-@dataclass(frozen=True, slots=True)
-class Arriving:
-    """When a job would start and end on each candidate, in the order of `ids` ({cluster id: name})."""
-
-    outlook: Outlook
-    ask: Ask
-    ids: Mapping[str, str]
-    found: Arrivals
-    now: float
-    names: Collection[str] = ()  # of the variables that are read
-
-    def tell(self, states: Mapping[str, dict[str, Any]]) -> None:
-        """Add the variables to the states of the clusters; of those that nobody knows only that."""
-        found, names = self.found, self.names
-        values: dict[str, Floats] = {
-            "eta.wait": found.start - self.now,
-            "eta.start": found.start,
-            "eta.finish": found.finish,
-            "eta.total": found.finish - self.now,
-            "eta.low": found.low,
-            "eta.high": found.high,
-            "eta.length": found.seconds,
-            "eta.age": found.age,
-        }
-        there = np.isfinite(found.finish).tolist()
-        told = {name: values[name].tolist() for name in names if name in values}
-        those = [states[name] for name in self.ids.values()]
-        for variable, column in told.items():
-            for state, value, known in zip(those, column, there, strict=True):
-                if known:
-                    state[variable] = value
-        if "eta.known" in names:
-            for state, known in zip(those, there, strict=True):
-                state["eta.known"] = known and self.ask.whole
-
-    def kept(self, states: Mapping[str, Mapping[str, Any]]) -> dict[str, DigestedText]:
-        """Return what was added to states, as the ledger keeps it beside what they were: in columns."""
-        those = [states[name] for name in self.ids.values()]
-        return {"arriving": DigestedText.of({one: [state.get(one) for state in those] for one in self.names})}
-
-    def book(self, cluster_id: str) -> None:
-        """Take the job out of the room of the cluster that has it, until the next forecast."""
-        if cluster_id in self.ids:
-            row = [*self.ids].index(cluster_id)
-            start, finish = float(self.found.start[row]), float(self.found.finish[row])
-            self.outlook.book(Booking(self.now, cluster_id, self.ask, start, finish))
 
 
 class Ratios(LruCache[str, tuple[float, Mapping[str, float]]]):
@@ -162,19 +114,7 @@ def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
     gang = max(job.wanted.gangs, key=lambda one: len(one.request.resources))
     entry = service.catalogue.get(candidates[0].cluster) if candidates else None
     slots = _slots(service, entry, gang.request) if entry else ()
-    gangs = len(job.wanted.gangs)
-    if len(slots) == 1:
-        return Ask(slots[0].least, {**slots[0].amounts, **slots[0].outside}, gangs)
-    total: dict[str, float] = {}
-    for one in slots:
-        for kind, amount in (*one.amounts.items(), *one.outside.items()):
-            total[kind] = total.get(kind, 0) + one.least * amount
-    if slots:
-        return Ask(1, total, gangs, whole=False, on_workers=False)
-    counted = candidates[0].totals if candidates else {}
-    nodes = max(1, counted.get("nodes", 1))  # as if each of them took as much
-    each = {kind: counted[f"{kind}s"] / nodes for kind in ("core", "gpu") if counted.get(f"{kind}s")}
-    return Ask(nodes, each, whole=False)
+    return ask_of(slots, len(job.wanted.gangs), candidates[0].totals if candidates else {})
 
 
 def _slots(service: Service, entry: RegisteredCluster, request: Any) -> tuple[SlotsView, ...]:

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rainbow.forecast.outlook import Arriving
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
 from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
 from rainbow.service.accounts import account_cache
 from rainbow.service.core.counters import phase
-from rainbow.service.placement.arrival import Arrival, Arriving, arrivals
+from rainbow.service.placement.arrival import Arrival, arrivals
 from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended
 from rainbow.store.cluster_states import BoardStates
 

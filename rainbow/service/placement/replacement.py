@@ -25,9 +25,8 @@ from rainbow.text import rfc3339
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.service.core.outlook import Told
+    from rainbow.forecast.outlook import Arriving, Told
     from rainbow.service.core.service import Service
-    from rainbow.service.placement.arrival import Arriving
     from rainbow.service.placement.failover import Going
     from rainbow.store.jobs import JobRecord
 

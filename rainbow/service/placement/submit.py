@@ -258,7 +258,8 @@ class SubmitTransaction:
         """Return what the selection was given, as the ledger keeps it."""
         given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
         if facts.board is not None and self.snapshot is None:
-            told = facts.forecast.kept(facts.values) if facts.forecast else {}
+            columns = facts.forecast.columns(facts.values) if facts.forecast else None
+            told = {} if columns is None else {"arriving": DigestedText.of(columns)}
             return {**given, **told, **self.service.state(ledger.Frames).parts(facts.board)}
         return {**given, "states": self.snapshot or DigestedText.of(facts.values)}
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rainbow.forecast import Expected
+    from rainbow.forecast.outlook import Arriving
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
-    from rainbow.service.placement.arrival import Arriving
     from rainbow.service.placement.submission import Submission
 
 MOST_JOBS = 1_000  # jobs of one page
