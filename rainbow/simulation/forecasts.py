@@ -1,4 +1,4 @@
-"""`eta.*` under a virtual clock: the server's forecasts, rooms and bookings, made anew where something has happened.
+"""`eta.*` under a virtual clock: the server's forecasts, rooms and bookings, renewed where something happens.
 
 Lengths are learned from what has ended, as a server learns them. What is left out: bands and corrections by how
 forecasts turned out, and the speed of other clusters, which a server compares by runs of the same name.
