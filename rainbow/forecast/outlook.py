@@ -236,7 +236,7 @@ class Outlook:
 
 
 def ask_of(slots: Sequence[SlotsView], gangs: int, totals: Mapping[str, int]) -> Ask:
-    """Return what a job of so many gangs wants, by the slots of its largest, else by what it matched in all."""
+    """Return what a job wants in each of its gangs: the slots of the largest, else what it matched in all."""
     if len(slots) == 1:
         return Ask(slots[0].least, {**slots[0].amounts, **slots[0].outside}, gangs)
     total: dict[str, float] = {}
