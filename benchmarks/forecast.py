@@ -28,7 +28,7 @@ from rainbow.forecast.outlook import Told
 from rainbow.forecast.room import Use
 from rainbow.graph import read_cluster
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
-from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import Outlook
 from rainbow.service.scheduler.forecaster import Forecaster
 from rainbow.service.scheduler.step import step
 from rainbow.simulation import Arrival

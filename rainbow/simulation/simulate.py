@@ -25,8 +25,7 @@ from rainbow.selection.choice import Scalar
 from rainbow.selection.options import read_options
 from rainbow.selection.variables import FORECAST, MATCHED
 from rainbow.simulation.arrival import Arrival
-from rainbow.simulation.forecasts import Forecasts
-from rainbow.simulation.world import Compiled, Requests, World
+from rainbow.simulation.world import Compiled, Forecasts, Requests, World
 from rainbow.state_machine import index_of
 
 TOO_WIDE = "wider than every cluster"

@@ -25,9 +25,9 @@ from rainbow.scheduling import check_plan
 from rainbow.service import Service, Settings
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core import sessions
-from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import offers_to_all, work_for
+from rainbow.service.core.service import Outlook
 from rainbow.service.scheduler.step import step
 from rainbow.store import open_store, postgresql
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec

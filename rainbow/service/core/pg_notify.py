@@ -19,9 +19,8 @@ import sqlalchemy as sa
 
 from rainbow.errors import RainbowError
 from rainbow.forecast.outlook import Booking, read_booking
-from rainbow.service.core.outlook import Outlook
 from rainbow.service.core.pubsub import ALL, OFFERS, cluster_of, offers_to_all
-from rainbow.service.core.service import log, topic_of
+from rainbow.service.core.service import Outlook, log, topic_of
 from rainbow.service.core.threads import Threads
 from rainbow.store import tasks
 from rainbow.store.postgresql import end_frozen

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from rainbow.errors import NotFound, RainbowError, Unavailable
+from rainbow.forecast import outlook
 from rainbow.graph import Cluster, read_cluster
 from rainbow.matching import prepare
 from rainbow.matching.equivalence.subtree_classes import FORMATS, restored, summarise
@@ -158,6 +159,13 @@ class CompiledClusters(dict[str, RegisteredCluster]):
 
 class ByCluster(dict[str, Value]):
     """State of the service by cluster id: what is of a cluster goes with it."""
+
+
+class Outlook(outlook.Outlook):
+    """What is known of each cluster's time to come, changed by the forecaster's thread and by submits."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
 
 
 class Service:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.forecast.lengths import COVER
 from rainbow.forecast.outlook import Told
 from rainbow.service.core.counters import count
-from rainbow.service.core.outlook import Outlook
-from rainbow.service.core.service import NO_FORECASTS
+from rainbow.service.core.service import NO_FORECASTS, Outlook
 from rainbow.state_machine import JobState
 from rainbow.store import events, reservations, statistics
 from rainbow.text import rfc3339

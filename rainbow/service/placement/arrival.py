@@ -22,7 +22,7 @@ from rainbow.forecast.outlook import Arriving, Ask, Told, ask_of
 from rainbow.forecast.room import Floats
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
-from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import Outlook
 from rainbow.store import statistics
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.service.core.outlook import Outlook
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.service import ByCluster, Outlook
 from rainbow.service.placement.facts import Facts, facts_for
 from rainbow.service.placement.failover import SLICE, DepartedMirror, Elsewhere, Move, is_movable
 from rainbow.store import jobs

@@ -10,8 +10,7 @@ from rainbow.errors import Conflict
 from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
-from rainbow.service.core.outlook import Outlook
-from rainbow.service.core.service import NO_FORECASTS
+from rainbow.service.core.service import NO_FORECASTS, Outlook
 from rainbow.service.jobs.expectation import whole
 from rainbow.service.jobs.lifecycle import own_job
 from rainbow.service.placement.facts import facts_for

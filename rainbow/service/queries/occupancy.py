@@ -17,8 +17,7 @@ from rainbow.matching import stated_units, worker_capacity
 from rainbow.scheduling.snapshot import amounts_by_worker
 from rainbow.service.clusters.inventory import rows_by_state
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
-from rainbow.service.core.outlook import Outlook
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.service import ByCluster, Outlook
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, statistics, tasks, workers
 from rainbow.store.workers import WorkerRecord

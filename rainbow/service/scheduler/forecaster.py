@@ -24,8 +24,7 @@ from rainbow.forecast.outlook import Told
 from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
 from rainbow.scheduling.rules.running_limits import owner_of
 from rainbow.service.core.counters import count, gauge, observe
-from rainbow.service.core.outlook import Outlook
-from rainbow.service.core.service import log
+from rainbow.service.core.service import Outlook, log
 from rainbow.service.core.threads import Threads
 from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored

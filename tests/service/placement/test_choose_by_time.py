@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import Outlook
 from rainbow.service.placement import ledger
 from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.service.scheduler.forecaster import Forecaster

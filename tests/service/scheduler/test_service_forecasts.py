@@ -13,7 +13,7 @@ import pytest
 from rainbow.errors import TryLater
 from rainbow.forecast import Key
 from rainbow.scheduling import LoadBased
-from rainbow.service.core.outlook import Outlook
+from rainbow.service.core.service import Outlook
 from rainbow.service.live_state import mirror
 from rainbow.service.scheduler import forecaster
 from rainbow.service.scheduler.forecaster import Forecaster
