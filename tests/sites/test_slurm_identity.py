@@ -21,7 +21,8 @@ from rainbow.agent.executors.run import Ended, SiteJob
 from rainbow.agent.executors.slurm import executor as slurm_executor
 from rainbow.agent.executors.slurm import watcher
 from rainbow.agent.executors.slurm.accounts import Identity, login_path
-from rainbow.agent.executors.slurm.executor import SlurmExecutor
+from rainbow.agent.executors.slurm.executor import SlurmExecutor, opened
+from rainbow.agent.executors.slurm.site import Part
 from rainbow.testing.executors import ends, until
 from tests.support.slurm import Slurm
 
@@ -275,3 +276,29 @@ def test_number_partition_and_nodes_are_told_and_that_the_number_is_another_s(
     finally:
         executor.close()
         on_slurm.run("scancel", job)
+
+
+def test_owned_reservation_pins_to_its_nodes_while_others_have_jobs_beside_it(
+    on_slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only who has jobs in the reservation counts: there the mode would pin nothing."""
+    monkeypatch.setattr(watcher, "GUARDED", 0.0)
+    start = ("starttime=now", "duration=60", f"users={pwd.getpwuid(os.getuid()).pw_name},nobody", "nodes=n0003,n0004")
+    on_slurm.run("scontrol", "create", "reservation", "reservationname=mine", *start)
+    as_other = ["sbatch", "--parsable", "--uid=nobody", "--gid=nogroup", "-D", "/", "-o", "/dev/null", "-w", "n0001"]
+    other = on_slurm.run(*as_other, "--wrap=sleep 60").strip()
+    made: Any = opened("owned;reservation=mine,service", {"PATH": os.environ["PATH"]}, tmp_path / "state")
+    try:
+        run = Run(("own-0", 1), "own", ("sleep", "20"), str(tmp_path), placement={"n0003": {"core": 1}})
+        made.start(run)
+        until(lambda: made.poll() == [] and made.begun(), 30)
+        record = on_slurm.run("scontrol", "-o", "show", "job", number_of(on_slurm, "rainbow"))
+        assert " ReqNodeList=n0003 " in record
+        assert " Reservation=mine " in record
+        assert Part(reservation="mine").nodes().read(
+            on_slurm.run("scontrol", "-o", "show", "reservation", "mine")
+        ) == ["n0003", "n0004"]
+    finally:
+        made.close()
+        on_slurm.run("scancel", other)
+        until(lambda: not on_slurm.run("scontrol", "delete", "reservationname=mine"))

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,8 @@ from rainbow.agent.background_call import NOT_OURS
 from rainbow.agent.executors import cgroups, isolation
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.slurm.accounts import Identity
+from rainbow.agent.executors.slurm.commands import Commands
+from rainbow.agent.executors.slurm.site import Part
 from rainbow.agent.journal import Journal, faults_named, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
@@ -59,6 +61,8 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
     type=click.Choice([SHARED, OWNED]),
     help="With the executor slurm: Slurm places whole requests (shared, the default), or the policy pins tasks.",
 )
+@click.option("--partition", default="", help="With --mode owned: the partition that is this cluster's alone.")
+@click.option("--reservation", default="", help="With --mode owned: the reservation that is this cluster's alone.")
 @click.option(
     "--identity",
     type=click.Choice(["self", "service", "root", "helper", "rest"]),
@@ -145,6 +149,8 @@ def agent(
     cluster: str | None,
     executor: str,
     mode: str | None,
+    partition: str,
+    reservation: str,
     identity: str | None,
     users: Path | None,
     max_tasks: int | None,
@@ -175,7 +181,12 @@ def agent(
         raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    say, chosen = _speaker(quiet), _chosen(executor, mode, isolate, identity, users)
+    if (partition or reservation) and mode != OWNED:
+        raise click.UsageError(f"--partition and --reservation are for --mode {OWNED}")
+    part = Part(partition, reservation)
+    told = ";".join([mode or SHARED, *(f"{name}={value}" for name, value in part.options.items())])
+    say, chosen = _speaker(quiet), _chosen(executor, told if mode else None, isolate, identity, users)
+    served = tuple(workers) or _nodes_of(part)
     look = partial(_survey, source or SOURCES.get(executor, "local"))
     if register:
         policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
@@ -188,7 +199,7 @@ def agent(
             open_executor(chosen, allowed(os.environ, pass_env), folder),
             Journal(folder),
             max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
-            workers=workers or None,
+            workers=served or None,
             say=say,
             measure=_load if report_load else None,
             on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
@@ -198,7 +209,11 @@ def agent(
         say(f"agent {working.id} started for cluster {cluster}")
         if told := _warning(chosen, identity, users):
             say(told)
-        _work(working, cluster, _watch(client, cluster, look, working.speak_for, say) if register else None)
+        _work(
+            working,
+            cluster,
+            _watch(client, cluster, look, _of_part(working, part, served), say) if register else None,
+        )
 
 
 # surveys read graphs: an agent that makes none starts in half the time without them
@@ -208,6 +223,23 @@ def _survey(source: str) -> Survey:
     from rainbow.agent.cluster_survey import survey
 
     return survey(source)
+
+
+def _nodes_of(part: Part) -> tuple[str, ...]:
+    """Return the nodes of a part of a Slurm; none: all are the cluster's."""
+    if not part.options:
+        return ()
+    asked = part.nodes()
+    if found := asked.read(Commands().ask(*asked.command)):
+        return tuple(found)
+    raise RequestError(f"this Slurm has no nodes in {' and '.join(part.options.values())}")
+
+
+def _of_part(working: Agent, part: Part, nodes: Sequence[str]) -> Callable[[tuple[str, ...]], None]:
+    """Return what gets the workers that are up: those of the part alone, where the cluster is a part."""
+    if not part.options:
+        return working.speak_for
+    return lambda up: working.speak_for([name for name in up if name in nodes])
 
 
 def _load() -> dict[str, float]:

@@ -28,7 +28,7 @@ from rainbow.agent.executors.slurm.call import CallPlace, Element, errors_of, ma
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
 from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of, tails
-from rainbow.agent.executors.slurm.site import Slurm
+from rainbow.agent.executors.slurm.site import Part, Slurm
 from rainbow.agent.executors.slurm.watcher import GONE, LOOK, Watcher
 from rainbow.state_machine import REQUEUED
 
@@ -50,6 +50,7 @@ class SlurmExecutor:
         identity: Identity | None = None,
         helper: Sequence[str] = (),
         rest: Rest | None = None,
+        part: Part = Part(),  # noqa: B008 - a tuple
     ) -> None:
         if mode and mode not in MODES:
             raise ValueError(f"the executor slurm has no mode {mode:.40}; it has: {', '.join(MODES)}")
@@ -60,9 +61,9 @@ class SlurmExecutor:
         self._desk = SharedFolder((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = CallPlace(self._desk.folder, environment, binds=binds)
-        self._site = Slurm()
+        self._site = Slurm(part)
         self._handover = Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)
-        self._handover.pinned = self._owned
+        self._handover.pinned, self._handover.part = self._owned, part
         self._active: dict[RunId, Active] = {}
         self._told: list[Active] = []
         self._begun: list[RunId] = []
@@ -354,12 +355,14 @@ def _once(active: Active, end: Ended) -> Ended:
 
 
 def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> SlurmExecutor:
-    """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]".
+    """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]"; MODE may be owned;partition=P;reservation=R.
 
     The helper is the command in RAINBOW_SLURM_HELPER; for RAINBOW_SLURM_REST and _TOKENS see commands.py.
     """
     mode, how, users = [*argument.split(",", 2), "", ""][:3]
+    mode, *words = mode.split(";")
+    part = Part(**dict(word.split("=", 1) for word in words))
     identity = Identity(how or "service", Path(users) if users else None)
     helper = shlex.split(os.environ.get("RAINBOW_SLURM_HELPER") or HELPER) if how == "helper" else []
     rest = opened_rest(os.environ) if how == "rest" else None
-    return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else (), rest)
+    return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else (), rest, part)

@@ -34,7 +34,7 @@ from rainbow.agent.executors.slurm.call import (
 )
 from rainbow.agent.executors.slurm.commands import Commands, DirectoryError, SilentError, words_of
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of
-from rainbow.agent.executors.slurm.site import Slurm, number_of
+from rainbow.agent.executors.slurm.site import Part, Slurm, number_of
 from rainbow.jobspec.sbatch.request import Carried, NotCarriedError, carried, one_line
 
 PARALLEL_CALLS = 8  # calls of sbatch
@@ -54,7 +54,7 @@ class Handover:
         ask_as: Callable[..., str],
     ) -> None:
         self.pool = ThreadPoolExecutor(PARALLEL_CALLS, "sbatch")
-        self.pinned = False
+        self.pinned, self.part = False, Part()
         self._commands, self._desk, self._place, self._identity = commands, desk, place, identity
         self._ask_as = ask_as
         self._lock = Lock()
@@ -187,7 +187,8 @@ class Handover:
         """Return what Slurm is asked for; NotCarriedError names what it cannot be told."""
         if run.request and not run.placement:
             return carried(run.request, run.duration, self._all_hosts(run.request))
-        return placed(run, pinned=self.pinned)
+        first, *more = placed(run, pinned=self.pinned).components
+        return Carried(({**first, **self.part.options}, *more), max(1, len(workers_of(run))))
 
     def _all_hosts(self, request: Mapping[str, object]) -> Sequence[str]:
         """Return the names of all nodes, where a request chooses among some of them."""

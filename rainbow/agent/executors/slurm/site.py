@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
+from typing import NamedTuple
 
 from rainbow.agent.executors.interface import Cores, Final, Question, Row
 from rainbow.agent.executors.run import Ended, Pending, Run, RunId
@@ -15,10 +16,32 @@ from rainbow.agent.executors.slurm.call import CallPlace, call_of, placed
 from rainbow.jobspec.sbatch.request import carried
 
 
+class Part(NamedTuple):
+    """The part of a Slurm that is a cluster's own: a partition, a reservation, or both; neither: all of it."""
+
+    partition: str = ""
+    reservation: str = ""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What sbatch is asked for."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+    def nodes(self) -> Question[list[str]]:
+        """Ask for the names of its nodes."""
+        if self.reservation:
+            return Question(("scontrol", "-o", "show", "reservation", self.reservation), status.reserved)
+        words = ("sinfo", "-h", "-N", "-o", "%N", *(("-p", self.partition) if self.partition else ()))
+        return Question(words, lambda said: sorted(set(said.split())))
+
+
 class Slurm:
-    """The site of the executor `slurm`; tested on a real one."""
+    """The site of the executor `slurm`; tested on a real one. `part`: where others' jobs count."""
 
     name = "Slurm"
+
+    def __init__(self, part: Part = Part()) -> None:  # noqa: B008 - a tuple
+        self._part = part
 
     def submit(self, run: Run, mark: str) -> Question[str]:
         """Ask for a run; arrays, other accounts and what only the executor knows are in handover.py."""
@@ -67,7 +90,8 @@ class Slurm:
 
     def users(self) -> Question[dict[str, str]]:
         """Ask whose the jobs are that have not ended."""
-        words = ("squeue", "-h", "-r", "-t", "PD,R,CF,S", "-o", "%i|%u")
+        part = [f"--{name}={value}" for name, value in self._part.options.items()]
+        words = ("squeue", "-h", "-r", "-t", "PD,R,CF,S", *part, "-o", "%i|%u")
         return Question(words, lambda said: dict(status.owner(line) for line in said.split()))
 
     def record(self, job: str) -> Question[Final | None]:
@@ -85,7 +109,7 @@ class Slurm:
 
     def nodes(self) -> Question[list[str]]:
         """Ask for the nodes of all partitions."""
-        return Question(("sinfo", "-h", "-N", "-o", "%N"), lambda said: sorted(set(said.split())))
+        return Part().nodes()
 
     def cores(self) -> Question[Cores]:
         """Ask for the cores of all nodes."""

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from rainbow.agent.executors.interface import Final, Phase, Row
 from rainbow.agent.executors.run import Ended, Pending, Result, RunId, signal_name
+from rainbow.jobspec.hostlist import expand_hosts
 
 ROWS = "%i|%T|%S|%Q|%Y|%P|%N|%r"  # of squeue: id, state, start, priority, planned nodes, partition, nodes, reason
 COLUMNS = ROWS.count("|")
@@ -19,6 +20,7 @@ WHOSE = "\x1f{0}\x1f%u\x1f%V\x1f%k"  # after a row, and a word that is new each 
 QUEUE = "%i|%P|%Q"
 ACCOUNTED = "JobID,State,ExitCode,DerivedExitCode,Reason,User,Submit,Comment"
 FIRST = "+0"  # ends the id of a job's first component, by which the whole job is called
+MOST_NODES = 100_000
 NONE = frozenset({"", "N/A", "(null)", "None", "none", "Unknown"})
 
 
@@ -237,6 +239,16 @@ def read_accounted(text: str, delimiter: str = "|") -> dict[str, Final]:
             whose = user, submitted, mark_in(comment)
             found[job.removesuffix(FIRST)] = Final(word, _codes(code), _codes(derived), reason, by, *whose)
     return found
+
+
+def reserved(said: str) -> list[str]:
+    """Return the nodes of a reservation, by what `scontrol -o show reservation NAME` prints.
+
+    >>> reserved("ReservationName=r StartTime=x Nodes=n[1-2] NodeCnt=2")
+    ['n1', 'n2']
+    """
+    found = re.search(r" Nodes=(\S+)", said)
+    return expand_hosts(found[1], MOST_NODES) or [] if found else []
 
 
 BOOTED = re.compile(r"^BOOT_TIME\s*=\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", re.M)

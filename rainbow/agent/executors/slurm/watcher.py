@@ -176,10 +176,8 @@ class Watcher:
         self._guarded = time.monotonic()
         if self._handover.pinned is bool(users):
             self._handover.pinned = not users
-            said = (
-                f"{', '.join(sorted(users)[:3])} have jobs on this Slurm, too: tasks are not pinned to nodes (shared)"
-            )
-            told = said if users else "no others have jobs on this Slurm any more: tasks are pinned to nodes (owned)"
+            said = f"{', '.join(sorted(users)[:3])} have jobs here, too: tasks are not pinned to nodes (shared)"
+            told = said if users else "no others have jobs here any more: tasks are pinned to nodes (owned)"
             sys.stderr.write(f"rainbow agent: {told}\n")
 
     def _others(self) -> set[str] | None:
