@@ -181,11 +181,8 @@ def agent(
         raise click.UsageError("missing option --cluster: the cluster to work for")
     registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
     process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    if (partition or reservation) and mode != OWNED:
-        raise click.UsageError(f"--partition and --reservation are for --mode {OWNED}")
-    part = Part(partition, reservation)
-    told = ";".join([mode or SHARED, *(f"{name}={value}" for name, value in part.options.items())])
-    say, chosen = _speaker(quiet), _chosen(executor, told if mode else None, isolate, identity, users)
+    part, words = _part(mode, partition, reservation)
+    say, chosen = _speaker(quiet), _chosen(executor, words, isolate, identity, users)
     served = tuple(workers) or _nodes_of(part)
     look = partial(_survey, source or SOURCES.get(executor, "local"))
     if register:
@@ -209,11 +206,8 @@ def agent(
         say(f"agent {working.id} started for cluster {cluster}")
         if told := _warning(chosen, identity, users):
             say(told)
-        _work(
-            working,
-            cluster,
-            _watch(client, cluster, look, _of_part(working, part, served), say) if register else None,
-        )
+        see = _of_part(working, part, served)
+        _work(working, cluster, _watch(client, cluster, look, see, say) if register else None)
 
 
 # surveys read graphs: an agent that makes none starts in half the time without them
@@ -223,6 +217,14 @@ def _survey(source: str) -> Survey:
     from rainbow.agent.cluster_survey import survey
 
     return survey(source)
+
+
+def _part(mode: str | None, partition: str, reservation: str) -> tuple[Part, str | None]:
+    """Return the part of a Slurm that is the cluster's own, and the mode with it."""
+    part = Part(partition, reservation)
+    if part.options and mode != OWNED:
+        raise click.UsageError(f"--partition and --reservation are for --mode {OWNED}")
+    return part, mode and ";".join([mode, *(f"{name}={value}" for name, value in part.options.items())])
 
 
 def _nodes_of(part: Part) -> tuple[str, ...]:
