@@ -177,16 +177,13 @@ def agent(
     if action == "doctor":
         _doctor()
         return
-    if not cluster:
-        raise click.UsageError("missing option --cluster: the cluster to work for")
-    registration_secret = registration_secret or next(iter(lines(registration_secret_file)), None)
-    process_secrets.forget(registration_secret, click.get_current_context().params.get("secret"))
-    part, words = _part(mode, partition, reservation)
+    cluster = _named(cluster)
+    registration_secret = _forgotten(registration_secret or next(iter(lines(registration_secret_file)), None))
+    part, words, workers = _part(mode, partition, reservation, workers)
+    policy = policy or ("delegate" if executor == SITE and mode != OWNED else None)
     say, chosen = _speaker(quiet), _chosen(executor, words, isolate, identity, users)
-    served = tuple(workers) or _nodes_of(part)
     look = partial(_survey, source or SOURCES.get(executor, "local"))
     if register:
-        policy = policy or ("delegate" if chosen.startswith(f"{SITE}:{SHARED}") else None)
         client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     with faults_named(folder):
@@ -196,17 +193,15 @@ def agent(
             open_executor(chosen, allowed(os.environ, pass_env), folder),
             Journal(folder),
             max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
-            workers=served or None,
+            workers=workers or None,
             say=say,
             measure=_load if report_load else None,
             on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
             processes_per_core=processes_per_core,
         )
         _end_by_signal(working)  # before it says that it works: who reads that may end it
-        say(f"agent {working.id} started for cluster {cluster}")
-        if told := _warning(chosen, identity, users):
-            say(told)
-        see = _of_part(working, part, served)
+        _greet(say, f"agent {working.id} started for cluster {cluster}", _warning(chosen, identity, users))
+        see = _of_part(working, part, workers)
         _work(working, cluster, _watch(client, cluster, look, see, say) if register else None)
 
 
@@ -219,12 +214,15 @@ def _survey(source: str) -> Survey:
     return survey(source)
 
 
-def _part(mode: str | None, partition: str, reservation: str) -> tuple[Part, str | None]:
-    """Return the part of a Slurm that is the cluster's own, and the mode with it."""
+def _part(
+    mode: str | None, partition: str, reservation: str, workers: tuple[str, ...]
+) -> tuple[Part, str | None, tuple[str, ...]]:
+    """Return the part of a Slurm that is the cluster's own, the mode with it, and the workers that are served."""
     part = Part(partition, reservation)
     if part.options and mode != OWNED:
         raise click.UsageError(f"--partition and --reservation are for --mode {OWNED}")
-    return part, mode and ";".join([mode, *(f"{name}={value}" for name, value in part.options.items())])
+    words = mode and ";".join([mode, *(f"{name}={value}" for name, value in part.options.items())])
+    return part, words, workers or _nodes_of(part)
 
 
 def _nodes_of(part: Part) -> tuple[str, ...]:
@@ -254,6 +252,23 @@ def _watch(*given: Any) -> ClusterWatch:
     from rainbow.agent.cluster_survey import ClusterWatch
 
     return ClusterWatch(*given)
+
+
+def _forgotten(secret: str | None) -> str | None:
+    """Return the registration secret, and take it and the cluster's from the environment."""
+    process_secrets.forget(secret, click.get_current_context().params.get("secret"))
+    return secret
+
+
+def _named(cluster: str | None) -> str:
+    if not cluster:
+        raise click.UsageError("missing option --cluster: the cluster to work for")
+    return cluster
+
+
+def _greet(say: Callable[[str], None], *lines: str) -> None:
+    for line in filter(None, lines):
+        say(line)
 
 
 def _warning(chosen: str, identity: str | None, users: Path | None) -> str:
