@@ -66,21 +66,16 @@ def listed(url: str, token: str) -> list[str]:
     return [each["id"] for each in Client(url, token).all_jobs()]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("rounds", [1, LONG])
 def test_server_and_scheduler_killed_at_random_instants_under_load(
-    kind: str, rounds: int, tmp_path: Path, request: pytest.FixtureRequest
+    rounds: int, tmp_path: Path, postgres_server: Postgres
 ) -> None:
-    database = f"sqlite:///{tmp_path}/rainbow.db"
-    if kind == "postgresql":
-        database = request.getfixturevalue("postgres_server").new_database()
-    processes, port, chance = Processes(tmp_path, database), free_port(), random.Random(rounds)
-    url = f"http://127.0.0.1:{port}"
-    apart = ("--no-scheduler",) if kind == "postgresql" else ()
+    """A server and a scheduler of their own; one server on SQLite is killed in the histories of tests/history."""
+    processes, port = Processes(tmp_path, postgres_server.new_database()), free_port()
+    url, chance = f"http://127.0.0.1:{port}", random.Random(rounds)
 
     def start() -> list[subprocess.Popen[bytes]]:
-        made = [processes.start("serve", "--port", str(port), *apart)]
-        return [*made, processes.start("scheduler")] if apart else made
+        return [processes.start("serve", "--port", str(port), "--no-scheduler"), processes.start("scheduler")]
 
     names: list[str] = []
     known: dict[str, Any] = {}

@@ -29,6 +29,7 @@ from rainbow.service.core.pg_notify import PgNotify
 from rainbow.service.core.pubsub import offers_to_all, work_for
 from rainbow.service.core.service import Outlook
 from rainbow.service.scheduler.step import step
+from rainbow.state_machine import job_of
 from rainbow.store import open_store, postgresql
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 from tests.scenarios.test_end_to_end import ROOT, until
@@ -367,3 +368,24 @@ def test_many_writers_of_two_processes_lose_nothing_and_double_nothing(pair: lis
         stored = connection.execute(sa.text("SELECT id FROM jobs")).scalars().all()
     assert len(ids) == 128
     assert sorted(stored) == sorted(ids)
+
+
+def test_space_that_a_task_left_for_other_space_is_held_on_its_vertex_by_the_next(pair: list[Service]) -> None:
+    """Another process reads all three changes at once, and compares itself with the store."""
+    here, there = map(Api, pair)
+    oak = here.register("oak", grid(2, 1))
+    here.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_retries": 1}}, oak.secret)
+    oak.say("heartbeat")
+    here.good("POST", "/v1/jobs", jobspec(), oak.token)
+    [first] = oak.take()
+    here.good("POST", "/v1/jobs", jobspec(), oak.token)
+    [second] = oak.take()
+    assert there.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["figures"]["idle"] == 0
+    here.good("POST", f"/v1/jobs/{job_of(first['id'])}:suspend", None, oak.token)
+    oak.end(first, exit_code=1)
+    third = here.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
+    assert [offer["id"] for offer in oak.take()] == [f"{third}-0"]
+    oak.end(second)
+    here.good("POST", f"/v1/jobs/{job_of(first['id'])}:resume", None, oak.token)
+    assert [offer["id"] for offer in oak.take()] == [first["id"]]
+    assert there.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["figures"]["idle"] == 0

@@ -175,6 +175,9 @@ def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None)
         else:
             whole = len(reading(connection, record.id).tasks)
             _add(connection, mirror, record, tasks.waiting_of(connection, record.id, whole))
+    for task in moved:  # whatever their order: what one of them has given back, another may hold by now
+        if not mirror.keeps_space(task):
+            mirror.drop_task(task.id)
     for task in moved:
         mirror.put_task(task)
     mirror.read = len(states) + len(found) + len(moved)
@@ -338,8 +341,7 @@ class Mirror:
             return
         self.resting.pop(task.id, None)
         job.task_begins(task.index)
-        before = self.booked.get(task.id)
-        stays = before is not None and (before.held, before.placement) == (task.held, task.placement)
+        stays = self.keeps_space(task)
         self.drop_task(task.id, stays=stays)
         self.booked[task.id] = task
         if self.occupancy is not None and not stays:
@@ -349,6 +351,12 @@ class Mirror:
         self._book(task, 1)
         self.census.put_run(self.run_of(task, job))
         self.watch(task)
+
+    def keeps_space(self, task: Task) -> bool:
+        """Return whether a task, as it is now, holds what it held before."""
+        before = self.booked.get(task.id)
+        same = before is not None and (before.held, before.placement) == (task.held, task.placement)
+        return same and task.state in BOOKED
 
     def note_end(self, task: Task, now: float) -> None:
         """Keep the record of what a task held, if as it is now it holds nothing any more."""
