@@ -1,7 +1,6 @@
 """The checker: whether a certificate's rows meet a request on a graph, beside what others hold.
 
-It shares no code with the search and never searches: it looks at the rows alone, in whole numbers and fractions. What
-it says of a row names the row. The rules are those of docs/certificates.md, in their order.
+It shares no code with the search and never searches. The rules are those of docs/certificates.md, in their order.
 """
 
 from __future__ import annotations
@@ -78,14 +77,15 @@ class Vertices:
         found = [at for at in self.above(vertex) if self.fields(at).type == kind]
         return found or ([] if kind in self.types else [self.cluster.root])
 
-    def units(self, r: Resource, vertex: str, amount: int) -> Fraction | None:
-        """Return how many units of a request an amount of a vertex is; None where they cannot be compared."""
-        measured, factor = quantity(self.fields(vertex).unit)
+    def units(self, r: Resource, row: Row) -> Fraction | None:
+        """Return how many units of a request a row gives; None where they cannot be compared."""
+        measured, factor = quantity(self.fields(str(row.vertex)).unit)
         wanted, each = quantity(r.unit)
         if r.unit:
-            return Fraction(amount, each) if wanted == measured else None
-        units = Fraction(amount, self.largest.get((r.type, measured), factor))
-        return Fraction(int(units)) if sum(kind == r.type for kind, _ in self.largest) > 1 else units
+            return Fraction(row.amount, each) if wanted == measured else None
+        units = Fraction(row.amount, self.largest.get((r.type, measured), factor))
+        mixed = row.how == "all" and sum(kind == r.type for kind, _ in self.largest) > 1
+        return Fraction(int(units)) if mixed else units
 
     def meets(self, needs: Collection[Need], vertex: str, meets: Meets) -> bool:
         """Return whether something attached to a vertex, above it or inside it meets each need."""
@@ -198,7 +198,7 @@ class _Check:
                     if len(own) != r.count.min:
                         yield f"{where}: {len(own)} of {r.count.min} {name}"
                     continue
-                parts = [self.vertices.units(r, str(self.rows[n].vertex), self.rows[n].amount) for n in own]
+                parts = [self.vertices.units(r, self.rows[n]) for n in own]
                 wholes = [part or 0 for n, part in zip(own, parts, strict=True) if self.rows[n].how == "all"]
                 total = sum(part or 0 for part in parts)
                 if total < r.count.min or (total > r.count.min and len(wholes) < len(parts)):
