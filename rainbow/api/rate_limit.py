@@ -19,6 +19,7 @@ from rainbow.api.wire import request_id, service, tokens
 from rainbow.errors import TooMany
 from rainbow.service.core.counters import count
 from rainbow.store.credentials import digest
+from rainbow.write_queue import WRITER
 
 MOST_CALLERS = 10_000  # callers remembered
 FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})
@@ -72,6 +73,10 @@ def pace(app: Flask) -> None:
             _log(answer)
         structlog.contextvars.unbind_contextvars("request")
         return answer
+
+    @app.teardown_request
+    def _end(_fault: BaseException | None) -> None:
+        WRITER.set(None)
 
 
 def _log(answer: Response) -> None:

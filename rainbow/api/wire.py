@@ -26,6 +26,7 @@ from rainbow.service.core.keyed_call import HEADER, KeyedCall
 from rainbow.state_machine import JobState
 from rainbow.store.accounts.charges import BY
 from rainbow.text import LATEST, as_json, meant, rfc3339
+from rainbow.write_queue import WRITER, Writer
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -55,10 +56,17 @@ def request_id(asked: str) -> str:
     return asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
 
 
+# agents' reports and cancels: what ends work on the machines goes before what brings more
+URGENT = frozenset({"agents.receive", "agents.accept", "agents.events", "agents.heartbeat", "jobs.cancel"})
+URGENCY = 4.0  # times the share of the writer's time that others have
+
+
 def who(more: Iterable[str] = ()) -> Caller:
-    """Say who asks, by the header and by what the body brings."""
+    """Say who asks, by the header and by what the body brings; what is written for this request is theirs."""
     with service().store.look() as connection:
-        return caller(service(), connection, [*tokens(), *more])
+        asking = caller(service(), connection, [*tokens(), *more])
+    WRITER.set(Writer(asking.known[0], URGENCY if request.endpoint in URGENT else 1.0))
+    return asking
 
 
 def once(

@@ -26,6 +26,7 @@ from rainbow.errors import Forbidden, Unauthenticated
 from rainbow.service.core import sessions
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.sessions import Session
+from rainbow.write_queue import WRITER, Writer
 
 if TYPE_CHECKING:
     from rainbow.service import Service
@@ -89,6 +90,7 @@ def guarded(view: View) -> View:
                 return redirect(f"/login?{urlencode({'next': request.full_path.rstrip('?')})}", 303)
             raise Unauthenticated("you are not signed in, or your session has ended; sign in again")
         g.session = found
+        WRITER.set(Writer(found.caller.known[0]))  # what is written for this request is theirs
         if request.method not in SAFE:
             check_form()
             if not getattr(view, "looks_only", False) and not found.acts:

@@ -2,8 +2,9 @@
 
 There is one writer at a time, on both databases. What a submit reads (free nodes, its Idempotency-Key) must still be
 true when it writes; one writer makes that so without a retry anywhere. SQLite is made that way; on PostgreSQL a
-transaction that writes takes an advisory lock first, so that it holds for all processes. Writers of one process queue
-at a lock of ours: the databases' own waiting has no order, and on SQLite an end ("database is locked").
+transaction that writes takes an advisory lock first, so that it holds for all processes. Writers of one process wait
+in a queue of ours (write_queue.py): the databases' own waiting has no order, and on SQLite an end ("database is
+locked").
 
 On PostgreSQL processes may also write `beside` each other, which excludes all others who write. They write of single
 clusters whose rows they have locked, and look again at what they have read; what finds that it must not raises Alone.
@@ -16,7 +17,6 @@ the commit, which is the wait for the disk. `Store.for_agents` is called, after 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -34,12 +34,12 @@ from rainbow.store import postgresql, sqlite
 from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
 from rainbow.store.schema import RIGHTS, Plain, Row, events
+from rainbow.write_queue import Commit, Part, WriteQueue
 
 if TYPE_CHECKING:
     from rainbow.state_machine import ForAgents
 
 TRIES = 5  # beside other processes: who writes alone waits for all of them, and they for it
-MOST_TOGETHER = 200  # writers in one commit: the first of them waits for the last
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
 TROUBLE = (
     *(sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError),
@@ -58,16 +58,6 @@ class Overtaken(Alone):
     """Another server writes of the same cluster: what is done again may find another one, or this one free."""
 
 
-@dataclass
-class WriteBatch(Generic[T]):
-    """One writer's part of a common transaction, and what became of it."""
-
-    do: Callable[[sa.Connection], T]
-    result: T | None = None
-    fault: BaseException | None = None
-    done: bool = False
-
-
 class Store:
     """One database. `read()` and `write()` give a connection inside a transaction.
 
@@ -78,9 +68,8 @@ class Store:
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.many_processes = engine.dialect.name == "postgresql"
-        self.one_writer = threading.RLock()
+        self.writers = WriteQueue()
         self.rights = 0  # how often this process has changed what somebody may do
-        self._queues: dict[bool, list[WriteBatch[Any]]] = {False: [], True: []}  # True: beside other processes
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
         self.for_agents: Callable[[Collection[ForAgents]], None] = lambda found: None
 
@@ -116,7 +105,7 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give the one writing connection; commit at the end."""
-        with _trouble_as_unavailable(), self.one_writer, self._writing() as connection:
+        with _trouble_as_unavailable(), self.writers.turn(), self._writing() as connection:
             yield connection
         note_stored()
 
@@ -138,24 +127,17 @@ class Store:
             raise work.fault
         return work.result  # type: ignore[return-value]  # there is one where there is no fault
 
-    def all_together(
-        self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool = False
-    ) -> list[WriteBatch[T]]:
+    def all_together(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool = False) -> list[Part[T]]:
         """Write several parts as `together` does; each has a result or a fault of its own."""
-        works = [WriteBatch(do) for do in parts]
-        self._queues[beside].extend(works)
-        for work in works:
-            if not work.done:
-                with self.one_writer:  # whoever comes first does the work of all
-                    while not work.done:  # a commit takes some of the queue: this part may be behind them
-                        self._lead(beside)
+        works = [Part(do) for do in parts]
+        self.writers.share(beside, works, partial(self._write_parts, beside))
         if any(work.fault is None for work in works):
             note_stored()
         return works
 
-    def all_in_order(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool) -> list[WriteBatch[T]]:
+    def all_in_order(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool) -> list[Part[T]]:
         """Write parts `beside` other processes, and as the only writer from the first one that may not be."""
-        done: list[WriteBatch[T]] = []
+        done: list[Part[T]] = []
         for _ in range(TRIES if beside and self.many_processes else 0):
             alone: list[Exception] = []
             works = self.all_together([partial(_beside, alone, do) for do in parts[len(done) :]], beside=True)
@@ -164,18 +146,10 @@ class Store:
                 break
         return done + self.all_together(parts[len(done) :])
 
-    def _lead(self, beside: bool) -> None:
-        queue = self._queues[beside]
-        batch = [queue.pop(0) for _ in range(min(len(queue), MOST_TOGETHER))]
-        try:
-            with _trouble_as_unavailable(), self._writing(beside) as connection:
-                for work in batch:
-                    _attempt(work, connection, alone=len(batch) == 1)
-        except BaseException as fault:
-            for work in batch:
-                work.fault = fault
-        for work in batch:
-            work.done = True
+    def _write_parts(self, beside: bool, commit: Commit) -> None:
+        with _trouble_as_unavailable(), self._writing(beside) as connection:
+            while (part := commit.take()) is not None:
+                _attempt(part, connection, alone=commit.is_single)
 
     @contextmanager
     def _writing(self, beside: bool = False) -> Iterator[sa.Connection]:
@@ -218,7 +192,7 @@ class Store:
     def shrink(self) -> None:
         """Give some of the space of what was deleted back, where the database does not by itself."""
         if not self.many_processes:
-            with self.one_writer, self.look() as connection:
+            with self.writers.turn(), self.look() as connection:
                 sqlite.shrink(connection)
 
     def close(self) -> None:
@@ -271,20 +245,20 @@ def _beside(alone: list[Exception], do: Callable[[sa.Connection], T], connection
         raise Alone from fault
 
 
-def _attempt(work: WriteBatch[Any], connection: sa.Connection, alone: bool) -> None:
+def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:
     """Do one writer's part; only what undoes everything is raised: trouble with the database, or a part `alone`."""
     if alone:  # without the two statements of a savepoint
-        work.result = work.do(connection)
+        part.result = part.do(connection)
         return
     kept = kept_of(connection)
     told = len(kept.events) if kept else 0
     SAVEPOINT(connection, {})
     try:
-        work.result = work.do(connection)
+        part.result = part.do(connection)
     except TROUBLE:
         raise
     except Exception as fault:
-        work.fault = fault
+        part.fault = fault
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT part")
         if kept:
             del kept.events[told:]

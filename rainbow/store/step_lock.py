@@ -43,7 +43,7 @@ class Turn:
 
     @contextmanager
     def _same(self, connection: sa.Connection, beside: bool) -> Iterator[sa.Connection]:
-        with self._store.one_writer:
+        with self._store.writers.turn():
             connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{postgresql.IDLE}s'")
             with self._store.turn(connection, beside=beside):
                 yield connection

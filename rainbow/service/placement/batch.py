@@ -33,7 +33,7 @@ from rainbow.service.placement.submit import SubmitTransaction, prepare
 if TYPE_CHECKING:
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import CompiledClusters, Service
-    from rainbow.store.engine import WriteBatch
+    from rainbow.write_queue import Part
 
 
 _SOLVE = partial(solve, clock=monotonic)
@@ -241,7 +241,7 @@ def _told_of(found: Placed) -> str:
     return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
 
 
-def _outcome(placement: SubmitTransaction, work: WriteBatch[tuple[dict[str, Any], bool]]) -> Placed:
+def _outcome(placement: SubmitTransaction, work: Part[tuple[dict[str, Any], bool]]) -> Placed:
     if work.fault is None and work.result is not None:
         return work.result
     placement.cluster_id = None
