@@ -17,7 +17,7 @@ import rainbow
 from benchmarks.timing import once, timed
 from rainbow.selection.expression.compiler import compile_expression
 from rainbow.selection.variables import Variables
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 
 CONSTRAINT = [
     {

@@ -42,7 +42,7 @@ def agrees(case):
 
 @pytest.mark.soak
 def test_factors_are_those_of_a_slurm_that_runs_now():
-    from tests.support.slurm_fair_tree import fair, generated, measured
+    from tests.sites.slurm_fair_tree import fair, generated, measured
 
     with fair() as slurm:
         for seed in range(1_000, 1_020):

@@ -11,7 +11,7 @@ import pytest
 from rainbow.errors import SelectionError
 from rainbow.selection.expression.compiler import Fault, compile_expression, split_calc
 from rainbow.selection.expression.grammar import MAX_DEPTH, MAX_LENGTH, parse
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 
 VARIABLES: dict[str, Any] = {"a": 3, "b": 4.5, "zero": 0, "yes": True, "no": False, "text": "spack", "x.y": 7}
 

@@ -16,7 +16,7 @@ from rainbow.selection.expression.compiler import compile_expression
 from rainbow.selection.expression.scalar import PRIMITIVES
 from rainbow.selection.variables import FEW_CLUSTERS, Variables
 from tests.conftest import examples
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 
 names = st.sampled_from(["a", "b", "c", "d"])
 literals = st.sampled_from(["0", "1", "2", "3.5", "0.1", "100", "9007199254740992", "1e300", "true", "'t'"])

@@ -17,7 +17,7 @@ from rainbow.selection.expression.columnar import evaluate_columns, read_column
 from rainbow.selection.expression.compiler import Expression, Fault, compile_expression
 from rainbow.selection.expression.scalar import MAX_TEXT, PRIMITIVES
 from tests.conftest import examples
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 from tests.unit.selection.test_expression import VARIABLES
 
 PIECES = [

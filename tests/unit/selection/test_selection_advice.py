@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rainbow.selection.expression.analysis import ANY, FALLS, RISES, UNCLEAR, bounds, narrowed, never, trend
 from rainbow.selection.expression.compiler import Fault, compile_expression
 from tests.conftest import examples
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 from tests.unit.selection.test_expression_columns import compound
 
 names = st.sampled_from(["a", "b", "cost"])

@@ -19,7 +19,7 @@ from rainbow.matching import Verdict
 from rainbow.selection import Choice, select
 from rainbow.selection.expression.compiler import Fault, compile_expression
 from tests.conftest import examples
-from tests.support.expressions import evaluate
+from tests.unit.selection.expressions import evaluate
 
 State = dict[str, Any]
 NAMES = ["c1", "c2", "c3", "c4", "c9", "c10", "d1", "d20"]  # in natural order, which is not that of the letters

@@ -1,6 +1,6 @@
 """Fair tree factors as a real Slurm computes them: trees generated here, usage written into its state.
 
-`python -m tests.support.slurm_fair_tree tests/cases/fair_tree.json` records them anew.
+`python -m tests.sites.slurm_fair_tree tests/cases/fair_tree.json` records them anew.
 """
 
 from __future__ import annotations
