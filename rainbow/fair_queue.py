@@ -8,13 +8,13 @@ only the start tag of a caller's next item depends on it.
                            and nothing else of its caller waited then
     finish of an item      its start + what it cost / its weight
     virtual time           grows by what an item cost / the weights of all who waited or were served then; when
-                           somebody comes it is neither below the lowest start of what waits nor above the highest
+                           a caller comes it is neither below the lowest start of what waits nor above the highest
 
 Taken is the item with the lowest start; of several the one that came first. Two callers who always have something
 waiting differ, in what they got / their weights, by no more than one item of each.
 
 The virtual time of the paper is the start of the item in service. With that, callers who come once each, all with the
-same start, could keep one waiting for ever who has had something before; and there are as many as there are
+same start, could keep one waiting forever who has had something before; and there are as many as there are
 credentials. Time that grows with the service, as in weighted fair queueing, lets them come later and later.
 """
 
@@ -109,7 +109,7 @@ class FairQueue(Generic[T]):
             }
 
     def rest(self) -> None:
-        """Note that nothing is under way: if nothing waits either, nobody owes anything."""
+        """Note that nothing is under way: if nothing waits either, all debts end."""
         if not self._lines:
             self._finishes.clear()
             self._now = 0.0

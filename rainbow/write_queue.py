@@ -1,16 +1,16 @@
 """Whose turn it is to write: one thread at a time, the callers in fair order by the seconds that they took.
 
 A thread brings parts of transactions that others may share, or wants a turn for a transaction of its own. The turn
-goes to the thread of the first item in the queue. One with parts leads: it takes parts, whoever brought them, into
+goes to the thread of the first item in the queue. One with parts leads: it takes parts of all callers into
 one commit, so that a burst of writers waits for the disk once. The turn is passed on after each commit.
 
     how long   a commit takes parts for 20 ms, or for as long as the last commit took to reach the disk, if that was
                longer: so the disk costs half of the time at most. Never for more than 100 ms or 200 parts. While only
-               one caller writes it takes parts for 100 ms: nobody waits for it.
+               one caller writes it takes parts for 100 ms: no other caller waits for it.
     trouble    with the database fails the parts that are in the commit; those not yet taken go into the next. If none
                was taken it fails one part. A call that meets such trouble twice fails as a whole: to try once for
                each of a thousand parts would keep all others waiting while the database is away.
-    cost       of a part are its own seconds and its share of those of the commit: all of the time is somebody's.
+    cost       of a part are its own seconds and its share of those of the commit: all time is charged to a caller.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class WriteQueue:
         self._call_next()
 
     def _call_next(self) -> None:
-        """Give the turn, if nobody has it, to the call of the first item."""
+        """Give the turn, if it is free, to the call of the first item."""
         if self._is_taken:
             return
         first = self._waiting.first()
