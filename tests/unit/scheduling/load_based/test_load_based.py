@@ -90,7 +90,7 @@ def test_gang_larger_than_what_is_idle_waits_and_keeps_it():
     run = RunView("x-0", "x", "user", 0, {"node0": {"core": 1}}, 0.0)
     of = view([job("wide", 4), job("narrow", 1, submitted=1.0)], runs=[run])
     assert started(plan(of)) == []
-    assert reasons(of, plan(of)) == {"wide": "workers-busy", "narrow": "share-used"}
+    assert reasons(of, plan(of)) == {"wide": "workers-busy", "narrow": "kept"}
 
 
 def test_gang_that_no_ready_worker_can_host_holds_nobody_up():
