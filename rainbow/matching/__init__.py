@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ from rainbow.matching.model.budget import Budget, MatchesAll
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
-from rainbow.matching.site.resolve import is_plain, resolve
-from rainbow.matching.site.verdicts import match_sites
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
@@ -60,37 +57,13 @@ def match(
 
     Without a budget the default number of steps ends a search, whatever time they take.
     """
-    given = clusters if isinstance(clusters, Sequence) else list(clusters)
-    return match_sites(request, given, lambda plain, among: _asked(plain, among, backend, budget))
-
-
-def _asked(request: Request, given: Sequence[Cluster], backend: str, budget: Budget | None) -> Sequence[Verdict]:
-    """Return a backend's verdicts on a request without words of sites, in order of name."""
-    chosen = backends.get(backend)
+    chosen, given = backends.get(backend), clusters if isinstance(clusters, Sequence) else list(clusters)
     if not isinstance(chosen, MatchesAll):
         return [_of(chosen.match(request, cluster), cluster) for cluster in _ordered(given)]
     found = chosen.match_all(request, given, budget)
     if isinstance(found, list) and len(found) == len(given):
         return [_of(verdict, cluster) for verdict, cluster in zip(found, _ordered(given), strict=True)]
     return found
-
-
-def settled(request: Request, cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Request:
-    """Return a request as one cluster answers it: in plain words for its nodes, in the first queue that takes it."""
-    if is_plain(request, cluster):
-        return request
-    known: dict[bytes, Request] = cluster.memo.setdefault(settled, {})
-    if request.site_key not in known:
-        if len(known) >= MOST_SETTLED:
-            known.clear()
-        plain = [way.request for way in resolve(request, cluster) if way.request]
-        first = next((one for one in plain if _asked(one, [cluster], backend, None)[0].matched), None)
-        known[request.site_key] = first or (plain[0] if plain else request)
-    found = known[request.site_key]
-    return replace(request, variants=found.variants, constraint=found.constraint)
-
-
-MOST_SETTLED = 4_096
 
 
 def _ordered(clusters: Iterable[Cluster]) -> list[Cluster]:
@@ -141,7 +114,6 @@ __all__ = [
     "fragmented",
     "is_in_order",
     "is_located",
-    "is_plain",
     "largest_worker",
     "match",
     "matchers",
@@ -153,7 +125,6 @@ __all__ = [
     "others_on",
     "prepare",
     "refusals_of",
-    "settled",
     "shown_explained",
     "smallest_change",
     "stated_units",

@@ -137,10 +137,8 @@ def sent_from(files: Mapping[str, Path]) -> Iterator[None]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file, or of stdin for "-"; a batch script with DOS line ends has them still."""
+    """Return the text of a file, or of stdin for "-"."""
     try:
-        if str(path) != "-" and (content := path.read_bytes()).startswith(b"#!") and b"\r\n" in content:
-            return content.decode()
         with click.open_file(str(path), encoding="utf-8") as file:
             return str(file.read())
     except UnicodeDecodeError as error:

@@ -61,13 +61,13 @@ _RESOURCES = """
 """
 _SYSTEM = """
     time/t begin/b deadline dependency/d job-name/J chdir/D output/o error/e input/i export export-file array/a
-    hold/H! nice? comment requeue! no-requeue! partition/p time-min switches prefer contiguous! clusters/M
+    hold/H! nice? comment requeue! no-requeue!
 """
 _SITE = """
-    qos/q account/A reservation wckey mail-type mail-user signal open-mode
+    partition/p qos/q account/A reservation wckey mail-type mail-user signal time-min switches open-mode
     distribution/m sockets-per-node cores-per-socket threads-per-core extra-node-info/B core-spec/S thread-spec
-    gpu-bind gpu-freq gres-flags cluster-constraint overcommit/O! oversubscribe/s! spread-job!
-    use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf
+    gpu-bind gpu-freq gres-flags cluster-constraint contiguous! overcommit/O! oversubscribe/s! spread-job!
+    use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf prefer
     hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task get-user-env?
 """
 _CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage!"
@@ -75,6 +75,7 @@ WHY_NOT = {
     "uid": "the site decides which account a job runs as",
     "gid": "the site decides which account a job runs as",
     "priority": "only operators of a site set it; use --nice",
+    "clusters": "Rainbow chooses the cluster; use rainbow submit --cluster",
     "reboot": "a job cannot ask a site to reboot nodes",
     "power": "a job cannot set a site's power management",
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from rainbow.matching.equivalence.cluster_class import BY_FIELD
-from rainbow.matching.equivalence.subtree_classes import HIDDEN, classify
+from rainbow.matching.equivalence.subtree_classes import HIDDEN
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.conditions import Rule
 
@@ -38,14 +38,13 @@ class Names:
         self.outline = cluster.outline
         self.spots: dict[str | int, list[Spot]] = {}
         self.facts: dict[Spot, dict[str, Any]] = {}
-        kinds, _ = classify(cluster)
         entries = [e for e, fields in enumerate(self.outline.fields) if fields.type == cluster.worker_type] or [0]
         for entry in entries:
-            properties, kind = self.outline.fields[entry].properties, kinds[entry]
+            properties = self.outline.fields[entry].properties
             for place, copy in enumerate(self.outline.copies(entry)):
                 spot = (entry, tuple(map(int, copy.numbers.split(".")[1:])))
                 rank = self.outline.rank_of(entry, place)
-                self.facts[spot] = {**kind.facts, "properties": properties, "name": copy.name, "rank": rank}
+                self.facts[spot] = {"properties": properties, "name": copy.name, "rank": rank}
                 for called in (copy.name, rank):
                     if called is not None:
                         self.spots.setdefault(called, []).append(spot)
@@ -193,12 +192,11 @@ def _is_by_kind(condition: Condition) -> bool:
 
 def _passing(rule: Rule) -> Passes:
     """Return what tells whether workers of a kind, names aside, satisfy a constraint; asked once for each."""
-    known: dict[frozenset[str] | int, bool] = {}
+    known: dict[frozenset[str], bool] = {}
 
     def passes(kind: SubtreeClass, meter: Meter = FREE) -> bool:
-        alike = kind.number if rule.asks_amounts else kind.properties
-        if alike not in known:
-            known[alike] = rule.passes(kind.facts, meter)
-        return known[alike]
+        if kind.properties not in known:
+            known[kind.properties] = rule.passes({"properties": kind.properties, "name": None, "rank": None}, meter)
+        return known[kind.properties]
 
     return passes

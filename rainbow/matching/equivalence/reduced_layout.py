@@ -180,7 +180,7 @@ class Reduced(Layout):
 
     def facts(self, i: int) -> Mapping[str, Any]:
         """What a constraint may ask of a kind of worker."""
-        return self.kind_at[i].facts
+        return {"properties": self.kind_at[i].properties, "name": None, "rank": None}
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the rows of a subsystem that serve position `i`: attached to it, above it or inside it."""

@@ -23,10 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.cache import cached_property
-from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
-from rainbow.jobspec.request import CONTAINMENT
-from rainbow.matching.model.amounts import Amounts, threads_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -49,7 +46,6 @@ def pools_of(request: Resource, pools: Pools) -> Iterator[tuple[Pool, int]]:
 
 
 OUTSIDE = -1
-PROPERTIES = "properties"  # of the worker that a vertex lies in, asked as if they were a subsystem
 Pool = tuple[str, str]
 
 
@@ -295,8 +291,8 @@ class ClusterLayout(Layout):
         return self.vertices[i]
 
     def facts(self, i: int) -> Mapping[str, Any]:
-        """What a constraint asks of a worker: its properties, name, rank and amounts."""
-        return {**self.cluster.graph.nodes[self.vertices[i]], "amounts": LayoutAmounts(self, i)}
+        """What a constraint asks of a worker: its properties, name and rank."""
+        return self.cluster.graph.nodes[self.vertices[i]]
 
     def _kinds(self) -> list[int]:
         """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
@@ -317,27 +313,10 @@ class ClusterLayout(Layout):
             for name, subsystem in self.cluster.subsystems.items()
             for v in subsystem.attached.get(self.vertices[i], ())
         )
-        own = self._own.get(i)
-        return (tuple(sorted(rows)), tuple(sorted(hung)), repr(own and own["metadata"]))
-
-    @cached_property
-    def _own(self) -> dict[int, Mapping[str, Any]]:
-        """The vertices that say something of themselves that a request may ask for."""
-        fields = self.cluster.graph.nodes
-        told = ((i, fields[vertex]) for i, vertex in enumerate(self.vertices))
-        return {i: one for i, one in told if any(one["metadata"].get(key) is not None for key in OWN_FIELDS)}
-
-    def _rows_of_own(self, i: int) -> Iterator[Mapping[str, Any]]:
-        yield from (self._own[above] for above in self.up(i) if above in self._own)
-        yield from (self._own[k] for k in range(i + 1, self.last[i]) if k in self._own)
+        return (tuple(sorted(rows)), tuple(sorted(hung)))
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the vertices of a subsystem that serve position `i`: attached to it, above it or inside it."""
-        if subsystem == PROPERTIES:
-            worker = self.worker[i]
-            return iter([self.cluster.graph.nodes[self.vertices[worker]]] if worker != OUTSIDE else [])
-        if subsystem == CONTAINMENT:
-            return self._rows_of_own(i) if self._own else None
         graph = self.subsystem(subsystem)
         return None if graph is None else (graph.nodes[name] for name in self._hung(subsystem, i))
 
@@ -359,35 +338,6 @@ class ClusterLayout(Layout):
             yield from attached.get(self.vertices[above], ())
         for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
             yield from attached[self.vertices[at[k]]]
-
-
-class LayoutAmounts(Amounts):
-    """How much is in the subtree of a position."""
-
-    def __init__(self, layout: ClusterLayout, i: int) -> None:
-        self.layout = layout
-        self.at = i
-
-    def total(self, type_: str) -> int:
-        """Return the amount of a type."""
-        return self._below(self.at, type_)
-
-    def largest(self, of: str, type_: str) -> int:
-        """Return the most of a type in one vertex of another."""
-        return max((self._below(i, type_) for i in self._positions(self.at, of)), default=0)
-
-    @property
-    def threads(self) -> int:
-        """The threads of a core."""
-        return threads_of(self.layout.cluster.graph.nodes[self.layout.vertices[self.at]]["metadata"])
-
-    def _positions(self, top: int, type_: str) -> Iterator[int]:
-        every = self.layout.by_type.get(type_, [])
-        return (every[k] for k in range(bisect_left(every, top), bisect_left(every, self.layout.last[top])))
-
-    def _below(self, top: int, type_: str) -> int:
-        sizes, units = self.layout.sizes, self.layout.units
-        return sum(sizes[i] * quantity(units[i])[1] for i in self._positions(top, type_))
 
 
 def layout(cluster: Cluster) -> ClusterLayout:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import LruCache, cached_property
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import candidates_of, is_plain, match, names_of, refusals_of, undecided_of, verdict_to_json
+from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
 from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText
@@ -36,12 +36,8 @@ class Match:
 
     def __init__(self, reach: ReachableClusters, verdicts: Sequence[Verdict]) -> None:
         self.reach = reach
-        self.candidates = candidates_of(verdicts)
-        if not self.candidates and any(one.presumed for one in undecided_of(verdicts)):
-            # nothing says yes: what lacks a word only may have the job, which carries the warning
-            verdicts = [one.presumed or one for one in verdicts]
-            self.candidates = candidates_of(verdicts)
         self.verdicts = verdicts
+        self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
         self._known: tuple[dict[str, Any], dict[str, int]] | None = None
@@ -85,9 +81,7 @@ class Match:
             candidates += verdict_to_json(request, [self.verdict(chosen)])["candidates"]
             left -= 1
         more = {"candidates": left, **more}
-        unknown = self.verdict(chosen).unknown if chosen is not None else ()
-        doubts = [f"{chosen}: {text}; placed there all the same" for text in unknown]
-        told = {**first, "candidates": candidates, "warnings": [*request.warnings, *doubts]}
+        told = {**first, "candidates": candidates, "warnings": [*request.warnings]}
         return {**told, "more": more} if any(more.values()) else told
 
     def _told(self, request: Request) -> tuple[dict[str, Any], dict[str, int]]:
@@ -165,8 +159,7 @@ class MatchCache:
         """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
         with phase("parse"):
             request = self._read(jobspec)
-        plain = all(is_plain(request, cluster) for cluster in reach.clusters)
-        key = (request.key if plain else request.site_key, reach, backend)
+        key = (request.key, reach, backend)
         with phase("match"):
             found = self._get(key) or Match(reach, match(request, reach.clusters, backend, budget))
             return Found(request, found if found.undecided else self._keep(key, found))
