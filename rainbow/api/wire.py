@@ -18,7 +18,7 @@ from jsonschema.protocols import Validator
 
 from rainbow.api.problems import AS_IT_IS
 from rainbow.api.schemas import SCHEMAS
-from rainbow.errors import JobspecError, LimitError, RequestError, StateError, Unauthenticated
+from rainbow.errors import JobspecError, LimitError, RainbowError, RequestError, StateError, Unauthenticated
 from rainbow.jobspec.validation import wrong_value
 from rainbow.jobspec.yaml_reader import Limits, load, step
 from rainbow.service.core.access import Caller, caller
@@ -88,9 +88,12 @@ def once(
     key = request.headers.get(HEADER)
     if unknown and key is None:
         raise unknown
-    given = read()
     operation = (request.method, request.path, sorted(request.args.items(multi=True)))
-    call = KeyedCall.of(service(), key, tokens(), *operation, given)
+    try:
+        given = read()
+        call = KeyedCall.of(service(), key, tokens(), *operation, given)
+    except RainbowError as fault:  # strangers hear of nothing but that they are
+        raise unknown or fault from None
     if (earlier := call.look()) is not None:
         answer = jsonify(write(earlier))
         answer.headers["Idempotent-Replayed"] = "true"

@@ -109,9 +109,12 @@ def plain(folder: Path) -> dict[str, tuple[Run, dict[str, object]]]:
     }
 
 
-IMPOSSIBLE = [
+IMPOSSIBLE: list[tuple[Run, str | tuple[str, ...]]] = [
     (run_of("no-such-program-anywhere"), "cannot start 'no-such-program-anywhere': No such file or directory"),
-    (run_of("echo", cwd="/no/such/place"), "cannot be started in '/no/such/place': No such file or directory"),
+    (
+        run_of("echo", cwd="/no/such/place"),
+        ("cannot be started in '/no/such/place': No such file or", "not handed over to Slurm: /no/such/place is not"),
+    ),
     (run_of("/"), "cannot start '/': Permission denied"),
     (run_of("echo", "nul\0"), "failed to start: embedded null byte"),
     (run_of("echo", "\ud800"), "failed to start: "),

@@ -20,6 +20,7 @@ from tests.support.typed_pages import BLOCK, COMMAND, DOCS
 SOURCES = ROOT / "tests" / "cases" / "sources"
 ELSEWHERE = {  # page: the test that types it
     "accounts.md": "accounts_page",
+    "certificates.md": "docs_certificates",
     "choose-by-time.md": "choose_by_time_page",
     "joining.md": "docs_joining",
     "day-of-a-slurm-user.md": "slurm_day",

@@ -266,7 +266,7 @@ def test_owned_pins_only_while_nobody_else_has_jobs(
     try:
         beside.start(run_of("true", placement={"n0001": {"core": 1}}))
         assert ends(beside, seconds=20)[("t1", 1)].exit_code == 0
-        assert "nobody have jobs on this Slurm, too: tasks are not pinned to nodes" in capfd.readouterr().err
+        assert "nobody have jobs here, too: tasks are not pinned to nodes" in capfd.readouterr().err
     finally:
         on_slurm.run("scancel", other, taken)
         beside.close()

@@ -29,13 +29,14 @@ from rainbow.text import shortened, unread
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
+SYSTEM |= {"umask"}  # of the submit: each client says it, and sites keep it
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
 FOR_ACCOUNTS = {"account", "bank", "qos"}  # who pays, and with which rights: read at submit
 FOR_FILES = {"output", "error", "input"}
 # what a resource manager reads that schedules for itself
-FOR_SITES = {"comment", "requeue", "export", "export-file", "umask"}
+FOR_SITES = {"comment", "requeue", "export", "export-file"}
 WHO_PAYS = "accounts and their qualities of service; a server without them leaves this to the cluster"
 LONGEST_WORD = 200
 

@@ -119,7 +119,7 @@ def _readable(service: Service, entry: Entry, at: int) -> tuple[BatchJob, States
         placement = prepare(service, entry.who, entry.asked)
         with service.store.read() as connection:
             job = placement.arrival(connection)
-            facts = facts_for(service, connection, job, placement.found)
+            facts = facts_for(service, connection, job, placement.found, stated=True)  # what is minimised is one
         verdicts = [one for one in placement.found.verdicts if one.cluster not in set(facts.absent)]
         batch_job = BatchJob(job.wanted.request, verdicts, job.selector, job.options, at, facts.own)
         return batch_job, facts.values

@@ -77,14 +77,15 @@ def facts_for(
     *,
     forecast: bool = False,
     in_full: bool = False,
+    stated: bool = False,
 ) -> Facts:
     """Return what a decision about a job may read of the clusters that match it.
 
     `forecast`: also when it would start on each, whether its selector reads that or not. `in_full`: the ledger writes
-    the states of these clusters alone.
+    the states of these clusters alone. `stated`: the states, too, whether its selector reads them or not.
     """
     absent = unattended(service, connection, among.ids)
-    if not (forecast or reads_states(job.selector)):
+    if not (forecast or stated or reads_states(job.selector)):
         return Facts({}, absent=absent)
     stored = read_stored(service, connection, job, among.ids)
     more = forecast or in_full or read_of(job.selector, job.options, MORE)

@@ -61,7 +61,6 @@ def counted(frozen):
     kept = [
         mirror.blocked,
         mirror.waiting,
-        {k: v for k, v in mirror.reasons.items() if v},
         mirror.workers,
         mirror.doomed,
     ]

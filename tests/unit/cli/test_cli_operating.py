@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -164,11 +167,7 @@ def test_backup_restore_upgrade_and_doctor(shell: Shell, tmp_path: Path) -> None
     assert shell.code("doctor", "--database", url) is Exit.ERROR
 
 
-def test_doctor_names_another_distribution_of_a_package_rainbow(
-    shell: Shell,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_doctor_names_another_distribution_of_a_package_rainbow(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     open_store(url).close()
     for name in ("rainbow-hpc", "another-rainbow"):  # ours is named by its metadata where it is installed whole
@@ -176,8 +175,10 @@ def test_doctor_names_another_distribution_of_a_package_rainbow(
         installed.mkdir(parents=True)
         (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         (installed / "RECORD").write_text("rainbow/__init__.py,,\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    [row] = [each for each in shell.json("doctor", "--database", url) if each["check"] == "package"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    command = [sys.executable, "-m", "rainbow", "doctor", "--database", url, "-o", "json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    [row] = [each for each in json.loads(done.stdout) if each["check"] == "package"]
     assert row["result"] == "warning"
     words = "another-rainbow installs a package named rainbow, too; run: pip uninstall another-rainbow"
     assert row["detail"] == words
