@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, TryLater
@@ -62,7 +62,7 @@ class PlanInForce:
     state: int
     epoch: int
     version: int
-    cost: float = 0.0  # seconds
+    cost: float = 0.0  # seconds of a processor that it took to plan, without any wait for a disk or another thread
     made: float = 0.0  # by the service's monotonic clock
     asked: float = -EVERY  # when a reader's plan was made last
     waits: dict[str, Wait] = field(default_factory=dict)  # that the plan names
@@ -107,11 +107,38 @@ class PlanInForce:
         return self.plan.rest.of(job) if self.plan.rest else None
 
 
+@dataclass(slots=True)
+class Budget:
+    """What one answer may spend on plans that are not made yet.
+
+    Plans are paid in seconds of a processor, so that a busy machine does not make an answer an old one. The clock on
+    the wall ends what is waited for, and further plans after the first one.
+    """
+
+    until: float  # by the monotonic clock
+    left: float = BUDGET  # seconds of a processor
+    plans: int = 0
+
+    @property
+    def wait(self) -> float:
+        """Return how many seconds may be waited from now on."""
+        return max(0.0, self.until - monotonic())
+
+    def allows(self, cost: float) -> bool:
+        """Return whether a plan may be made of this likely cost."""
+        return 0 < self.left >= cost and (self.plans == 0 or monotonic() < self.until)
+
+    def pay(self, cost: float) -> None:
+        """Take off what a plan has cost."""
+        self.left -= cost
+        self.plans += 1
+
+
 class PlansInForce(ByCluster[PlanInForce]):
     """The plan in force of each cluster of which this process has one."""
 
-    def put(self, service: Service, seen: Frozen, plan: Plan, version: int, began: float) -> PlanInForce:
-        """Let a plan be the one in force, which readers ask from now on."""
+    def put(self, service: Service, seen: Frozen, plan: Plan, version: int, cost: float) -> PlanInForce:
+        """Let a plan be the one in force, which readers ask from now on. `cost`: seconds of a processor it took."""
         mirror, before = seen.mirror, self.get(seen.mirror.entry.id)
         made = PlanInForce(
             number=before.number + 1 if before else 1,
@@ -121,7 +148,7 @@ class PlansInForce(ByCluster[PlanInForce]):
             state=mirror.state,
             epoch=mirror.epoch,
             version=version,
-            cost=monotonic() - began,
+            cost=cost,
             made=service.monotonic(),
             asked=before.asked if before else -EVERY,
             waits={wait.job: wait for wait in reversed(plan.waits)},
@@ -143,9 +170,9 @@ def reasons_of(service: Service, records: Sequence[JobRecord]) -> dict[str, Reas
     found: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
     live = [one for one in records if one.state in LIVE and one.id not in found]
     planned, asked = _without_plan(service, live, found)
-    until = monotonic() + BUDGET
+    budget = Budget(monotonic() + BUDGET)
     for cluster_id, own in asked.items():
-        found |= _by_plan(service, cluster_id, planned[cluster_id], own, until)
+        found |= _by_plan(service, cluster_id, planned[cluster_id], own, budget)
     return {job: reason for job, reason in found.items() if reason is not None}
 
 
@@ -203,7 +230,7 @@ def _without_plan(
 
 
 def _by_plan(
-    service: Service, cluster_id: str, cluster: Planned, records: Sequence[JobRecord], until: float
+    service: Service, cluster_id: str, cluster: Planned, records: Sequence[JobRecord], budget: Budget
 ) -> dict[str, Reason | None]:
     """Return what the plan in force says of some jobs of a cluster; the stored code where there is none in time.
 
@@ -221,7 +248,7 @@ def _by_plan(
         if not 0 <= service.monotonic() - at < EVERY:
             fault = ""
         try:
-            answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, until))
+            answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, budget))
         except TryLater:
             answers = plans[cluster_id].answers if cluster_id in plans else {}
         except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
@@ -269,27 +296,27 @@ def _is_newest(service: Service, known: PlanInForce, cluster: Planned) -> bool:
 
 
 def _in_time(
-    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], until: float
+    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], budget: Budget
 ) -> Mapping[str, Reason | None]:
     """Ask a built-in policy here; a third party's in a thread of its own, which may not come back."""
     if not policies.is_installed(cluster.policy):
-        return _asked(service, entry, cluster, wanted, until)
+        return _asked(service, entry, cluster, wanted, budget)
     stuck = service.state(_Threads)
     if (before := stuck.get(entry.id)) is not None:
-        before.join(max(0.0, until - monotonic()))
+        before.join(budget.wait)
         if before.is_alive():
             raise RainbowError("it has not come back since it was asked why jobs wait")
     done: list[Mapping[str, Reason | None] | Exception] = []
 
     def work() -> None:
         try:
-            done.append(_asked(service, entry, cluster, wanted, until))
+            done.append(_asked(service, entry, cluster, wanted, budget))
         except Exception as fault:
             done.append(fault)
 
     stuck[entry.id] = thread = threading.Thread(target=work, name="reasons", daemon=True)
     thread.start()
-    thread.join(max(0.0, until - monotonic()))
+    thread.join(budget.wait)
     if not done:
         raise RainbowError(f"it does not come back within {BUDGET:g} s, asked why jobs wait")
     if isinstance(done[0], Exception):
@@ -302,11 +329,11 @@ class _Threads(ByCluster[threading.Thread]):
 
 
 def _asked(
-    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], until: float
+    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], budget: Budget
 ) -> Mapping[str, Reason | None]:
     """Return what the plan in force says of jobs; it is made if it must be and may."""
-    with mirrored(service, entry, max(0.0, until - monotonic())) as mirror:
-        known = _current(service, mirror, cluster, until)
+    with mirrored(service, entry, budget.wait) as mirror:
+        known = _current(service, mirror, cluster, budget)
         if known is None or not known.is_of(mirror):
             return known.answers if known else {}
         return {job: _said(service, known, job) for job in wanted if job in mirror.jobs}
@@ -321,20 +348,22 @@ def _said(service: Service, known: PlanInForce, job: str) -> Reason | None:
         return known.dated(_undecided(record, name, _text_of(service, name, raised)))
 
 
-def _current(service: Service, mirror: Mirror, cluster: Planned, until: float) -> PlanInForce | None:
+def _current(service: Service, mirror: Mirror, cluster: Planned, budget: Budget) -> PlanInForce | None:
     """Return the plan in force, or make one if something has happened since, at most once in EVERY seconds."""
-    plans, began = service.state(PlansInForce), monotonic()
+    plans, began = service.state(PlansInForce), thread_time()
     known = plans.get(mirror.entry.id)
     if known and known.is_of(mirror) and _holds(service, known, cluster):
         return known
-    if began + (known.cost if known else 0.0) > until:
+    if not budget.allows(known.cost if known else 0.0):
         return known
     version = service.news.version(mirror.entry.id)
     seen = take_snapshot(service, mirror)
     if seen is None:
         return None
     plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)
-    made = plans.put(service, seen, plan, version, began)
+    cost = thread_time() - began
+    budget.pay(cost)
+    made = plans.put(service, seen, plan, version, cost)
     made.asked = service.monotonic()
     return made
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
-from time import monotonic
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -168,12 +168,13 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
         return False
-    began = monotonic()
+    began = thread_time()
     plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)  # 4
+    cost = thread_time() - began
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
-    service.state(PlansInForce).put(service, seen, plan, version, began)
+    service.state(PlansInForce).put(service, seen, plan, version, cost)
     mirror.ended = {}
     reserved = {order.job for order in plan.orders if isinstance(order, Reserve) and order.at == inf}
     mirror.promised = reserved | {one.job for one in plan.promises}
@@ -225,10 +226,10 @@ def plan_only(
             return None
         try:
             with supposed(seen, given or {}) as view:
-                began = monotonic()
+                began = thread_time()
                 plan = planner.plan(policies.get(seen.record.policy), view, seen.rules)
                 if not given:
-                    service.state(PlansInForce).put(service, seen, plan, version, began)
+                    service.state(PlansInForce).put(service, seen, plan, version, thread_time() - began)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
         except (PolicyError, ValueRefused) as fault:
             refusal = fault  # raised where the mirror is let go, which is not in doubt because of it

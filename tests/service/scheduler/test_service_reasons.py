@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from rainbow.errors import PlanError
 from rainbow.scheduling import Plan, Wait, policies
 from rainbow.service import Service
-from rainbow.service.scheduler.reasons import reasons_of
+from rainbow.service.scheduler import step as scheduler_step
+from rainbow.service.scheduler.reasons import BUDGET, PlansInForce, reasons_of
 from rainbow.service.scheduler.step import step
 from rainbow.store import jobs as stored_jobs
 from rainbow.store.schema import jobs
@@ -137,6 +138,38 @@ def test_a_wait_has_the_time_and_the_number_of_its_plan_and_the_next_plan_the_ne
     assert then[0]["plan"] == first["plan"] + 1
     assert (then[0]["since"], then[0]["reason"]) == (first["since"], first["reason"])
     assert then[0]["at"] > first["at"]
+
+
+def test_a_step_that_waited_for_its_disk_lets_readers_plan(api, service, clock, monkeypatch):
+    cluster = register(api, "load_based")
+    Agent(api, cluster["secret"]).say("heartbeat")
+    *_, last = submit(api, cluster, many=8)
+    commit = scheduler_step._carry_out
+
+    def slow(*told):
+        time.sleep(BUDGET * 1.5)
+        return commit(*told)
+
+    monkeypatch.setattr(scheduler_step, "_carry_out", slow)
+    step(service, "one")
+    first = waits(api, cluster, last)[0]
+    clock.now += 2
+    submit(api, cluster)
+    assert waits(api, cluster, last)[0]["plan"] == first["plan"] + 1
+
+
+def test_a_plan_that_costs_more_than_an_answer_may_spend_is_not_made_for_readers(api, service, clock):
+    cluster = register(api, "load_based")
+    Agent(api, cluster["secret"]).say("heartbeat")
+    *_, last = submit(api, cluster, many=8)
+    step(service, "one")
+    for cost, plans in ((BUDGET * 2, 0), (BUDGET / 2, 1)):
+        first = waits(api, cluster, last)[0]
+        [known] = service.state(PlansInForce).values()
+        known.cost = cost
+        clock.now += 2
+        submit(api, cluster)
+        assert waits(api, cluster, last)[0]["plan"] == first["plan"] + plans
 
 
 def test_a_cluster_is_planned_for_readers_once_a_second_and_the_last_plan_answers_between(api, service, clock):
