@@ -6,7 +6,8 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,14 +38,23 @@ class Notebook:
 
     def __init__(self, file: TextIO) -> None:
         self._file, self._lock = file, threading.Lock()
-        self.count = 0
+        self.answered = 0
+        self._done: Counter[str] = Counter()  # of each kind; of a nemesis under its own name
 
     def line(self, f: str, **more: Any) -> None:
         """Write one line."""
+        status = more.get("status")
         with self._lock:
             self._file.write(json.dumps({"f": f, **more}) + "\n")
             self._file.flush()
-            self.count += 1
+            self.answered += f not in ("nemesis", "body") and status is not None
+            if status is not None and status < 400:
+                self._done[more["ask"]["kind"] if f == "nemesis" else f] += 1
+
+    def is_enough(self, answered: int, kinds: Iterable[str]) -> bool:
+        """Whether so many operations were answered, and each of these kinds was done at least once."""
+        with self._lock:
+            return self.answered >= answered and all(self._done[kind] for kind in kinds)
 
 
 @dataclass
@@ -185,7 +195,7 @@ def reading(voice: Voice) -> None:
         time.sleep(0.1)
         return
     job = voice.chance.choice(jobs)
-    verb = "cancel" if voice.chance.random() < 0.06 else "read"
+    verb = "cancel" if voice.chance.random() < 0.1 else "read"
     request = ("DELETE" if verb == "cancel" else "GET", f"/v1/jobs/{job}", None)
     voice.ask(verb, {"job": job}, request, voice.world.token, _state)
 
@@ -315,6 +325,10 @@ CLIENTS: Mapping[str, tuple[int, Callable[[Voice], None], float]] = {  # how man
     "mint": (1, minting, 0.2),
     "try": (1, trying, 0.2),
 }
+
+
+# what a history must have at least one of, so that each rule has something to look at
+NEEDED = ("submit", "read", "cancel", "put-state", "get-state", "figures", "open", "register")
 
 
 def start(world: World, notebook: Notebook, seed: int) -> list[threading.Thread]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from tests.history.places import Place
 
 LONGEST_PAUSE = 15.0  # seconds
 WRONG = (30.0, -30.0, 3_600.0, -3_600.0, 3 * 86_400.0, 400 * 86_400.0)  # seconds by which a clock is set wrong
+BETWEEN = 20  # answers between two acts of one nemesis, at least
 BATCH, BATCHERS = 1_000, 4
 BODY, BODIES = 14_000_000, 12
 SILENT = 20
@@ -32,7 +34,7 @@ class Refused(Exception):
 
 @dataclass
 class Nemesis:
-    """One that acts until the end: in `place`, each time for at most `longest` seconds."""
+    """One that acts in `place` until the end, or `acts` times: each time for at most `longest` seconds."""
 
     kind: str
     place: Place
@@ -40,12 +42,14 @@ class Nemesis:
     notebook: Notebook
     chance: random.Random
     longest: float
+    acts: float = inf
 
     def run(self) -> None:
         """Act, wait, act."""
         act = ACTS[self.kind]
         self.world.over.wait(self.chance.uniform(0.5, self.longest))
-        while not self.world.over.is_set():
+        while not self.world.over.is_set() and self.acts > 0:
+            self.acts -= 1
             call, status, did = time.monotonic(), 200, ""
             try:
                 did = act(self)
@@ -55,7 +59,14 @@ class Nemesis:
             self.notebook.line(
                 "nemesis", client=self.kind, ask={"kind": self.kind}, status=status, answer=did, **times
             )
-            self.world.over.wait(self.chance.uniform(0.5, self.longest))
+            self._rest()
+
+    def _rest(self) -> None:
+        """Let the place be, for a while and until some are answered again: on a slow machine it takes longer."""
+        answered = self.notebook.answered
+        self.world.over.wait(self.chance.uniform(0.5, self.longest))
+        while not self.world.over.is_set() and self.notebook.answered < answered + BETWEEN:
+            self.world.over.wait(0.05)
 
     def wait(self, most: float) -> None:
         """Let it be so for a while, or until the end."""
@@ -261,13 +272,13 @@ def neighbors(sound: World, token: str, notebook: Notebook, seed: int, batches: 
 
 
 def start(
-    kinds: list[str], place: Place, world: World, notebook: Notebook, seed: int, seconds: float
+    kinds: list[str], place: Place, world: World, notebook: Notebook, seed: int, seconds: float, acts: float
 ) -> list[threading.Thread]:
     """Start the nemeses."""
-    longest = min(LONGEST_PAUSE, max(2.0, seconds / 6))
+    longest = min(LONGEST_PAUSE, max(1.0, seconds / 6))
     threads = []
     for kind in kinds:
-        nemesis = Nemesis(kind, place, world, notebook, random.Random(f"{seed} {kind}"), longest)
+        nemesis = Nemesis(kind, place, world, notebook, random.Random(f"{seed} {kind}"), longest, acts)
         threads.append(threading.Thread(target=nemesis.run, daemon=True))
         threads[-1].start()
     return threads

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import httpx
 
 from tests.conftest import ADMIN, REGISTRATION, grid
 from tests.history import clients, nemeses
-from tests.history.check import judge, report
+from tests.history.check import FEWEST, judge, report
 from tests.history.clients import CORES, RETRIES, Follower, Notebook, World
 from tests.history.model import History
 from tests.history.nemeses import Refused, check_nemesis
@@ -221,8 +222,18 @@ def read_signs(folder: Path) -> dict[str, list[list[Any]]]:
     return found
 
 
-def record(topology: str, seconds: float, seed: int, kinds: Sequence[str], file: Path) -> Path:
-    """Record one history."""
+def operate(notebook: Notebook, seconds: float, kinds: Sequence[str]) -> None:
+    """Let clients and nemeses act for so long, and on until what they did can be judged, within PATIENCE."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    while time.monotonic() < began + seconds + PATIENCE:
+        if notebook.is_enough(FEWEST, (*clients.NEEDED, *kinds)):
+            return
+        time.sleep(0.1)
+
+
+def record(topology: str, seconds: float, seed: int, kinds: Sequence[str], file: Path, acts: float = inf) -> Path:
+    """Record one history, in which each nemesis acts at most `acts` times."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rainbow-history-") as made, file.open("w") as out:
         folder = Path(made)
@@ -241,11 +252,11 @@ def record(topology: str, seconds: float, seed: int, kinds: Sequence[str], file:
             world.began = time.monotonic()
             threads = clients.start(world, notebook, seed)
             bad = [kind for kind in kinds if kind != "neighbors"]
-            threads += nemeses.start(bad, place, world, notebook, seed, seconds)
+            threads += nemeses.start(bad, place, world, notebook, seed, seconds, acts)
             if "neighbors" in kinds:
                 sound = World(list(place.readers.values()), world.signs, over=world.over)
                 threads += nemeses.neighbors(sound, tokens[-1], notebook, seed, max(8, int(seconds / 2)))
-            time.sleep(seconds)
+            operate(notebook, seconds, kinds)
             world.over.set()
             for thread in threads:
                 thread.join(90)
