@@ -33,7 +33,7 @@ from tests.support.postgres import Postgres, postgres
 from tests.support.slurm import Slurm, be_lively, slurm
 
 LONG = bool(os.environ.get("RAINBOW_SOAK"))
-EXAMPLES = 100 if LONG else 30
+EXAMPLES = 100 if LONG else 20
 hypothesis.settings.register_profile(
     "rainbow", deadline=None, max_examples=EXAMPLES
 )  # a busy machine is no fault of ours
@@ -41,8 +41,8 @@ hypothesis.settings.load_profile("rainbow")
 
 
 def examples(many: int) -> int:
-    """Return how many examples a test tries that wants this many: all in the long run, a quarter in the short one."""
-    return many if LONG else many // 4
+    """Return how many examples a test tries that wants this many: all in the long run, a sixth in the short one."""
+    return many if LONG else many // 6
 
 
 def pytest_collection_finish() -> None:

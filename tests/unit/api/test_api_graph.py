@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import threading
 from typing import Any
 
@@ -19,9 +18,9 @@ from rainbow.service.clusters import graphs
 from rainbow.service.clusters.graphs import patch_graph
 from rainbow.service.core import event_stream
 from rainbow.service.core.access import Caller, caller
-from tests.conftest import ADMIN, Api, Cluster, grid, jobspec
+from tests.conftest import ADMIN, Api, Cluster, examples, grid, jobspec
 
-EXAMPLES = int(os.environ.get("RAINBOW_EXAMPLES", "60"))
+EXAMPLES = examples(120)
 MANY = settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from rainbow.api.openapi import BODIES
 from rainbow.api.problems import MEANINGS, STATUS
 from rainbow.api.schemas import ANSWERS, SCHEMAS
-from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec, open_service_at
+from tests.conftest import ADMIN, REGISTRATION, Api, Clock, examples, grid, jobspec, open_service_at
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -108,7 +107,7 @@ def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @given(data=st.data())
 @settings(
-    max_examples=int(os.environ.get("RAINBOW_EXAMPLES", "200")),
+    max_examples=examples(400),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=[Phase.generate],

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from rainbow.state_machine import JobState
 from rainbow.store import cluster_states, clusters, jobs, open_store
+from tests.conftest import examples
 from tests.support.stores import add_cluster, job
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["submit", "accept", "end", "report"]), st.integers(0, 7)), max_size=40)
 
 
 @given(EVENTS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_booked_after_any_history_equals_counting_by_hand(tmp_path_factory: Any, events: list[Any]) -> None:
     """Two sums over clocks say the same as going through the history event by event."""
     store = open_store(str(tmp_path_factory.mktemp("booking") / "x.db"))
