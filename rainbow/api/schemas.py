@@ -323,6 +323,7 @@ ENVELOPE = {
     "queue": _or_null({"type": "boolean"}),
     "backend": _or_null(WORDS),
     "explain": {"type": "boolean"},  # of a match; a submit says it by itself
+    "certificate": {"type": "boolean"},  # of a match
     "stated": _list(WORDS, 1_000),  # of a router: variables that clusters of other servers state
 }
 MOMENT = {"type": "string", "format": "date-time", "pattern": "^(?!0000)"}  # no calendar of ours has a year 0

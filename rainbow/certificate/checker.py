@@ -87,9 +87,8 @@ class Vertices:
         mixed = row.how == "all" and sum(kind == r.type for kind, _ in self.largest) > 1
         return Fraction(int(units)) if mixed else units
 
-    def meets(self, needs: Collection[Need], vertex: str, meets: Meets) -> bool:
-        """Return whether something attached to a vertex, above it or inside it meets each need."""
-        entry = self.entry(vertex)
+    def meets(self, needs: Collection[Need], entry: int, meets: Meets) -> bool:
+        """Return whether something attached to an entry's vertex, above it or inside it meets each need."""
         near = set(self.outline.chain(entry))
         for need in needs:
             subsystem = self.cluster.subsystems.get(need.subsystem)
@@ -104,6 +103,11 @@ class Vertices:
             if not any(all(meets(condition, row, graph) for condition in need.conditions) for row in rows):
                 return False
         return True
+
+
+def vertices_of(cluster: Cluster) -> Vertices:
+    """Return a cluster's vertices; they are read once."""
+    return cluster.memo.get(Vertices) or cluster.memo.setdefault(Vertices, Vertices(cluster))  # type: ignore[no-any-return]
 
 
 def numbered(resources: Collection[Resource]) -> list[tuple[Resource, int]]:
@@ -132,8 +136,7 @@ def verify(
     """
     if not 0 <= certificate.variant < len(request.variants):
         return [f"the request has no variant {certificate.variant}"]
-    vertices = cluster.memo.get(Vertices) or cluster.memo.setdefault(Vertices, Vertices(cluster))
-    check = _Check(request, vertices, held, certificate, meets)
+    check = _Check(request, vertices_of(cluster), held, certificate, meets)
     faults = list(check.shapes())
     if not faults:
         faults = [*check.counts(), *check.places(), *check.sums(floats or {}), *check.alone(), *check.needs()]
@@ -250,8 +253,7 @@ class _Check:
 
     def sums(self, floats: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         """Nothing is stood on twice, and no leaf or worker gives more than it has."""
-        stood: dict[str, int] = {}
-        given: dict[str, int] = {}
+        stood, given = dict[str, int](), dict[str, int]()
         for n, row in enumerate(self.rows):
             if row.how == "on" and stood.setdefault(str(row.vertex), n) != n:
                 yield f"row {n}: row {stood[str(row.vertex)]} stands on {row.vertex} too"
@@ -303,10 +305,8 @@ class _Check:
         kind, levels = self.vertices.cluster.worker_type, self.vertices.cluster.worker_level_types
         for n, row in enumerate(self.rows):
             r, host = self.of(n), self._host(n)
-            asked: list[tuple[int, str]] = []
-            if not r.is_slot:
-                asked = [(n, str(row.vertex))] if r.needs else []
-            elif r.needs:
+            asked = [(n, str(row.vertex))] if r.needs and not r.is_slot else []
+            if r.needs and r.is_slot:
                 own = [k for child in self.children.get(row.request, ()) for k in self.below.get((n, child), ())]
                 own = [k for k in own if self.rows[k].how != "at"]
                 if any(child.type == kind for child in r.children):
@@ -320,7 +320,7 @@ class _Check:
                 else:
                     asked = [(n, row.vertex or self.vertices.cluster.root)]
             for k, vertex in asked:
-                if not self.vertices.meets(r.needs, vertex, self.meets):
+                if not self.vertices.meets(r.needs, self.vertices.entry(vertex), self.meets):
                     yield f"row {k}: {vertex} does not meet {', '.join(need.subsystem for need in r.needs)}"
 
     def workers(self, closed: frozenset[str]) -> Iterator[str]:
@@ -332,13 +332,13 @@ class _Check:
             for worker in self.vertices.workers(row.vertex) if row.vertex else ():
                 if cluster.worker_names.get(worker, worker) in closed:
                     yield f"row {n}: {worker} is closed"
-                elif constraint is not None and not _passes(constraint, cluster.graph.nodes[worker]):
+                elif constraint is not None and not passes(constraint, cluster.graph.nodes[worker]):
                     yield f"row {n}: {worker} fails the constraint"
 
 
-def _passes(constraint: Constraint, worker: Mapping[str, Any]) -> bool:
+def passes(constraint: Constraint, worker: Mapping[str, Any]) -> bool:
     """Return whether a worker satisfies a constraint (RFC 31)."""
-    inner = (_passes(operand, worker) for operand in constraint.operands)
+    inner = (passes(operand, worker) for operand in constraint.operands)
     if constraint.operator in ("and", "not"):
         return all(inner) == (constraint.operator == "and")
     if constraint.operator == "or":

@@ -227,11 +227,15 @@ class Client(WaitVerbs, Figures):
         clusters: Sequence[str | Document] | None = None,
         *,
         explain: bool = False,
+        certificate: bool = False,
         backend: str | None = None,
     ) -> responses.Match:
-        """Ask which clusters could run a jobspec; nothing is stored. `explain`: each with an `explanation`."""
+        """Ask which clusters could run a jobspec; nothing is stored.
+
+        `explain`: each with an `explanation`; `certificate`: each yes with its rows, each no with its refutation.
+        """
         body: dict[str, Any] = {"jobspec": jobspec} | given(selector=selector, clusters=named(clusters))
-        body |= given(explain=explain or None, backend=backend)
+        body |= given(explain=explain or None, certificate=certificate or None, backend=backend)
         return cast("responses.Match", self._calls.call("POST", "/v1/match", body))
 
     def jobs(

@@ -25,7 +25,15 @@ from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
-from rainbow.matching.workers.proof import faults_of, occupied, others_on, take_beside
+from rainbow.matching.workers.proof import (
+    certified,
+    faults_of,
+    faults_of_refutations,
+    occupied,
+    others_on,
+    refuted,
+    take_beside,
+)
 from rainbow.matching.workers.worker_use import (
     cluster_totals,
     consumables,
@@ -107,10 +115,12 @@ __all__ = [
     "backends",
     "candidates_of",
     "candidates_without",
+    "certified",
     "cluster_totals",
     "consumables",
     "eligible_worker_classes",
     "faults_of",
+    "faults_of_refutations",
     "fragmented",
     "is_in_order",
     "is_located",
@@ -125,6 +135,7 @@ __all__ = [
     "others_on",
     "prepare",
     "refusals_of",
+    "refuted",
     "shown_explained",
     "smallest_change",
     "stated_units",

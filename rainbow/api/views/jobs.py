@@ -131,7 +131,8 @@ def match() -> Any:
     """Match a jobspec with the caller's clusters; nothing is stored.
 
     Answers `candidates`, `refusals` with reasons, and clusters `undecided` because `limits.match_seconds` ended
-    first. With `"explain": true` each has an `explanation`.
+    first. With `"explain": true` each has an `explanation`; with `"certificate": true` each candidate has a
+    `certificate`, the rows that prove it, and each refusal a `refutation`, what of it can be counted again.
     """
     asking, asked = _asked()
     return jsonify(match_answer(service(), asking, asked))
@@ -183,6 +184,7 @@ def submission_of(jobspec: Any, envelope: Mapping[str, Any], brought: list[str],
         key=key,
         credentials=[digest(token) for token in [*tokens(), *brought]],
         explain=envelope.get("explain", False),
+        certificate=envelope.get("certificate", False),
         stated=tuple(envelope.get("stated") or ()),
         backend=envelope.get("backend"),
         queue=envelope.get("queue"),

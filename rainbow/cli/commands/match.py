@@ -49,7 +49,7 @@ DEFAULT_BACKEND = "index"
     type=files.PATH,
     help="Match without a server, against this graph file or every cluster in this directory. Repeatable.",
 )
-@click.option("--certificate", is_flag=True, help="With --graph: show the rows that prove each yes.")
+@click.option("--certificate", is_flag=True, help="Show the rows that prove each yes, and what refutes each no.")
 @click.option(
     "--held", type=files.PATH, help="With --graph of one file: what others hold, {vertex: amount, or null for all}."
 )
@@ -73,8 +73,8 @@ def match(
     With --graph no server is asked, and WHAT may be several jobspecs or folders of them.
     """
     draw = draw_explained if explain else draw_match
-    if (certificate or held) and client is not None:
-        raise click.UsageError("--certificate and --held need --graph")
+    if held and client is not None:
+        raise click.UsageError("--held needs --graph")
     if client is None:
         if selector or selector_options:
             raise click.UsageError("--selector cannot be used with --graph: selection runs on the server")
@@ -89,21 +89,20 @@ def match(
         answer: Any = local_answer(request, among_files, explain, backend or DEFAULT_BACKEND)
         if certificate or held:
             answer = certified_answer(request, among_files, held, answer, backend or DEFAULT_BACKEND)
-        if certificate:
-            printer.show(output, answer, lambda console: _draw_certified(console, draw, request, answer))
-            _end(bool(answer["candidates"]))
     else:
         jobspec = given.jobspec()
         among = [{"name": one} for one in clusters] or None
         chosen = selector_given(selector, selector_options)
         with refusals_shown(output, given.files):
-            answer = client.match(jobspec, chosen, among, explain=explain, backend=backend)
-    printer.show(output, answer, lambda console: draw(console, dict(answer)))
+            answer = client.match(jobspec, chosen, among, explain=explain, certificate=certificate, backend=backend)
+        request = parse_jobspec(jobspec)
+    shown = partial(_draw_certified, draw=draw, request=request, answer=answer) if certificate else None
+    printer.show(output, answer, shown or (lambda console: draw(console, dict(answer))))
     _end(bool(answer["candidates"]))
 
 
-def _draw_certified(console: Console, draw: Any, request: Request, answer: dict[str, Any]) -> None:
-    draw(console, answer)
+def _draw_certified(console: Console, draw: Any, request: Request, answer: Mapping[str, Any]) -> None:
+    draw(console, dict(answer))
     draw_certificates(console, request, answer)
 
 

@@ -1,4 +1,4 @@
-"""`rainbow verify`, and what `rainbow match --certificate` shows: certificates on files, without a server."""
+"""`rainbow verify`, and what `rainbow match --certificate` shows: certificates and refutations, without a server."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.certificate.document import read_certificate, read_held, written
+from rainbow.certificate.document import read_certificate, read_held
+from rainbow.certificate.refutation import read_refutations
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
 from rainbow.cli.output.printer import table
 from rainbow.errors import InputError, RainbowError
 from rainbow.jobspec import parse_jobspec
+from rainbow.text import some
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from rainbow.certificate.document import Certificate
+    from rainbow.certificate.refutation import Refutation
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
 
@@ -37,27 +40,44 @@ def verify(answer: Path, file: Path, graph: Path, held: Path | None) -> None:
     Exits with 0 if it is verified, 1 if it is refused, 2 if it cannot be read, 3 if it says nothing to check.
     Asks no server.
     """
-    from rainbow.matching import faults_of
-
     try:
         if answer.stat().st_size > MOST_BYTES:
             raise InputError(f"{answer} is larger than {MOST_BYTES // 10**6} MB")
         cluster, request = one_cluster((graph,)), parse_jobspec(files.text_of(file))
-        certificate = _certificate(files.json_of(answer), cluster)
+        certificate, claims = _claims(files.json_of(answer), cluster)
         others = held_of(held, cluster)
     except (RainbowError, RecursionError) as fault:
         click.echo(f"rainbow: {fault}", err=True)
         click.get_current_context().exit(UNREADABLE)
-    if certificate is None:
-        click.echo("not checked: the answer has no certificate for this cluster")
+    if certificate is None and claims is None:
+        click.echo("not checked: the answer has no certificate for this cluster, and no refutation")
         click.get_current_context().exit(NOT_CHECKED)
-    faults = faults_of(request, cluster, certificate, others)
+    faults, unchecked, text = _checked(request, cluster, certificate, claims or [], others)
     for row in faults:
         click.echo(f"refused: {row}")
-    if not faults:
-        slots = sum(row.how == "at" for row in certificate.rows)
-        click.echo(f"verified: {slots} slots, {len(certificate.rows)} rows")
-    click.get_current_context().exit(Exit.ERROR if faults else Exit.OK)
+    for row in () if faults else unchecked:
+        click.echo(f"not checked: {row}")
+    if not faults and not unchecked:
+        click.echo(f"verified: {text}")
+    click.get_current_context().exit(Exit.ERROR if faults else NOT_CHECKED if unchecked else Exit.OK)
+
+
+def _checked(
+    request: Request,
+    cluster: Cluster,
+    certificate: Certificate | None,
+    claims: list[Refutation],
+    held: Mapping[str, int | None],
+) -> tuple[list[str], list[str], str]:
+    """Check a yes or a no: faults, what could not be checked, and what is verified."""
+    from rainbow.matching import faults_of, faults_of_refutations
+
+    if certificate is None:
+        faults, unchecked = faults_of_refutations(request, cluster, claims, held)
+        return faults, unchecked, f"it does not fit ({some(len(claims), 'variant')})"
+    slots = sum(row.how == "at" for row in certificate.rows)
+    faults = faults_of(request, cluster, certificate, held)
+    return faults, [], f"{some(slots, 'slot')}, {some(len(certificate.rows), 'row')}"
 
 
 def one_cluster(graphs: tuple[Path, ...]) -> Cluster:
@@ -73,40 +93,36 @@ def held_of(path: Path | None, cluster: Cluster) -> dict[str, int | None]:
     return read_held(files.json_of(path), cluster) if path else {}
 
 
-def _certificate(document: Any, cluster: Cluster) -> Certificate | None:
-    """Return the certificate of a cluster in an answer of `match`, or the document itself as one."""
+def _claims(document: Any, cluster: Cluster) -> tuple[Certificate | None, list[Refutation] | None]:
+    """Return what an answer of `match` says of a cluster, or the document itself as a certificate."""
     if not (isinstance(document, Mapping) and "candidates" in document):
-        return read_certificate(document)
-    own = document["candidates"]
-    for one in own if isinstance(own, list) else ():
-        if isinstance(one, Mapping) and one.get("cluster") in (cluster.name, None) and one.get("certificate"):
-            return read_certificate(one["certificate"])
-    return None
+        return read_certificate(document), None
+    for key, part in (("candidates", "certificate"), ("refusals", "refutation")):
+        own = document.get(key)
+        for one in own if isinstance(own, list) else ():
+            if isinstance(one, Mapping) and one.get("cluster") in (cluster.name, None) and part in one:
+                if key == "candidates":
+                    return read_certificate(one[part]), None
+                return None, read_refutations(one[part])
+    return None, None
 
 
 def certified_answer(
     request: Request, clusters: list[Cluster], held: Path | None, answer: dict[str, Any], backend: str
 ) -> dict[str, Any]:
-    """Add certificates to an answer; with what others hold, of what is taken beside it."""
-    from rainbow.matching import match, take_beside
+    """Add certificates and refutations to an answer; with what others hold, of what is taken beside it."""
+    from rainbow.matching import certified, match, take_beside
 
     if held is None:
         takes = {verdict.cluster: verdict.take for verdict in match(request, clusters, backend) if verdict.matched}
-    else:
-        (cluster,) = clusters
-        takes = {cluster.name: take_beside(request, cluster, held_of(held, cluster))}
-    candidates = []
-    for one in answer["candidates"]:
-        if (take := takes.get(one["cluster"])) is not None:
-            candidates.append({**one, "certificate": written(take.certificate())})
-        else:
-            text = "it fits on the empty cluster, not beside what others hold"
-            answer["refusals"].append({"cluster": one["cluster"], "reason": "not-free", "text": text})
-    return {**answer, "candidates": candidates}
+        return certified(request, clusters, answer, takes)
+    (cluster,) = clusters
+    others = held_of(held, cluster)
+    return certified(request, clusters, answer, {cluster.name: take_beside(request, cluster, others)}, held=others)
 
 
 def draw_certificates(console: Console, request: Request, answer: Mapping[str, Any]) -> None:
-    """Draw the rows of every candidate's certificate."""
+    """Draw the rows of every candidate's certificate, and what refutes each other cluster."""
     for one in answer["candidates"]:
         if "certificate" not in one:
             continue
@@ -121,3 +137,6 @@ def draw_certificates(console: Console, request: Request, answer: Mapping[str, A
             vertex = "-" if row.vertex is None else row.vertex or "outside"
             cells.append([str(n), below, f"{called}{wanted}", row.how, vertex, str(row.amount or "")])
         console.print(table(["ROW", "BELOW", "REQUEST", "HOW", "VERTEX", "AMOUNT"], cells))
+    for one in answer["refusals"]:
+        for claim in read_refutations(one.get("refutation", [])):
+            console.print(f"refuted by  {claim}", soft_wrap=True)

@@ -289,10 +289,11 @@ def _positive(held: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     return {worker: {kind: n for kind, n in amounts.items() if n} for worker, amounts in held.items()}
 
 
-def whole_rows(request: Resource, vertex: str, amount: int) -> tuple[CertificateRow, ...]:
-    """Write the rows of a vertex that is taken whole, by a slot or without one."""
-    slot = (CertificateRow(request.place, -1, "at", None, 0),) if request.is_slot else ()
+def whole_rows(request: Resource, vertex: str, amount: int, levels: frozenset[str]) -> tuple[CertificateRow, ...]:
+    """Write the rows of a worker taken whole, by a slot or without one; of `levels` it is the place of its slot."""
     inner = request.children[0] if request.is_slot else request
+    place = vertex if inner.type in levels else None
+    slot = (CertificateRow(request.place, -1, "at", place, 0),) if request.is_slot else ()
     return (*slot, CertificateRow(inner.place, len(slot) - 1, "all", vertex, amount))
 
 

@@ -374,13 +374,8 @@ class Occupancy:
 
     def _take_any(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Allocation | None:
         """Take one copy of any request by the plain search."""
-        taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
+        taken = self.trail(request, laid_out, busy)
         starts = sorted(laid_out.workers) if self.is_located else []
-        for i, amount, whole in sorted(
-            _positions(self.held.values(), starts), key=lambda held: (not held[2], held[0])
-        ):
-            self._retake(taken, starts, i, amount, whole)
-        taken.keep()
         for number, resources in enumerate(variants_on(request, laid_out.pools)):
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
@@ -389,6 +384,17 @@ class Occupancy:
                 take = replace(found[0], variant=number)
                 return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, take))
         return None
+
+    def trail(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Trail:
+        """Return what is held as a search knows it."""
+        taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
+        starts = sorted(laid_out.workers) if self.is_located else []
+        for i, amount, whole in sorted(
+            _positions(self.held.values(), starts), key=lambda held: (not held[2], held[0])
+        ):
+            self._retake(taken, starts, i, amount, whole)
+        taken.keep()
+        return taken
 
     def _retake(self, taken: Trail, starts: list[int], i: int, amount: int, whole: bool) -> None:
         worker, k = divmod(-1 - i, _MANY) if i < 0 else (OUTSIDE, 0)  # what floats, see _positions

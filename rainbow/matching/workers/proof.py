@@ -1,22 +1,30 @@
-"""A take beside what others hold by vertex, and the check of its certificate by the installed matchers.
+"""A take beside what others hold by vertex, and the check of certificates and refutations by the installed matchers.
 
 The checker knows nothing of matching: what a vertex of a subsystem meets is asked here for it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.certificate.checker import verify
+from rainbow.certificate.document import written
+from rainbow.certificate.refutation import refutation_faults, refutations
+from rainbow.matching.model.base_units import variants_on
+from rainbow.matching.model.budget import STEPS
 from rainbow.matching.model.conditions import meets_condition
 from rainbow.matching.model.layout import OUTSIDE, layout
+from rainbow.matching.model.verdict import Reason, Why
+from rainbow.matching.search.reasons import quick_check
+from rainbow.matching.search.solution import search_or_pack
 from rainbow.matching.workers.occupancy import Located, Occupancy
 from rainbow.matching.workers.worker_use import TakenAmounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from rainbow.certificate.document import Certificate
+    from rainbow.certificate.refutation import Refutation
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.matching.model.layout import ClusterLayout
@@ -91,3 +99,76 @@ def faults_of(
 ) -> list[str]:
     """Return every fault of a certificate, as `verify` does; none proves it."""
     return verify(request, cluster, held or {}, certificate, floats=floats, closed=closed, meets=meets_condition)
+
+
+def refuted(
+    request: Request, cluster: Cluster, held: Mapping[str, int | None] | None = None
+) -> list[Refutation] | None:
+    """Refute each variant of a request that does not fit beside what others hold; None where a search gave up."""
+    found = refutations(request, cluster, held or {}, meets_condition)
+    if all(one.kind != "exhaustion" for one in found) or cluster.levels == "strict":
+        return found
+    steps = _steps(request, occupied(cluster, held or {}))
+    return None if steps is None else refutations(request, cluster, held or {}, meets_condition, steps=steps)
+
+
+def _steps(request: Request, occupancy: Occupancy) -> list[int] | None:
+    """Say how many steps the search of each variant takes until it ends without success; None if it does not."""
+    laid_out, found = layout(occupancy.cluster), list[int]()
+    for resources in variants_on(request, laid_out.pools):
+        meter = STEPS.share()
+        most = meter.left
+        if not quick_check(resources, laid_out.by_type, laid_out):
+            ended = search_or_pack(resources, laid_out, occupancy.trail(request, laid_out, []), meter)
+            if not isinstance(ended, Reason) or ended.why is Why.UNDECIDED:
+                return None
+        found.append(int(most - meter.left))
+    return found
+
+
+def faults_of_refutations(
+    request: Request,
+    cluster: Cluster,
+    claims: Sequence[Refutation],
+    held: Mapping[str, int | None] | None = None,
+) -> tuple[list[str], list[str]]:
+    """Return what is wrong with refutations, and what could not be checked."""
+    return refutation_faults(request, cluster, held or {}, claims, meets_condition)
+
+
+BESIDE = "it fits on the empty cluster, not beside what others hold"
+
+
+def certified(
+    request: Request,
+    clusters: Iterable[Cluster],
+    answer: Mapping[str, Any],
+    takes: Mapping[str, Take | None],
+    *,
+    held: Mapping[str, int | None] | None = None,
+    revisions: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Add the certificate of each yes to an answer, of `takes`, and the refutation of each no.
+
+    A candidate without a take does not fit beside what is `held`, or is not known to.
+    """
+    by_name = {cluster.name: cluster for cluster in clusters}
+    candidates, refusals, undecided = list[Any](), list[Any](answer["refusals"]), list[Any](answer["undecided"])
+    for one in answer["candidates"]:
+        name = one["cluster"]
+        take = takes.get(name)
+        if take is not None:
+            rows = take.certificate((revisions or {}).get(name))
+            candidates.append({**one, "certificate": written(rows)} if take.rows else one)
+        else:
+            refusals.append({"cluster": name, "reason": "not-free", "text": BESIDE})
+    refused = []
+    for one in refusals:
+        cluster = by_name[one["cluster"]]
+        own = refuted(request, cluster, held)
+        if own is None:
+            text = "the search ended at its time limit; the job may still fit"
+            undecided.append({"cluster": cluster.name, "reason": "undecided", "text": text})
+        else:
+            refused.append({**one, "refutation": [each.document() for each in own]})
+    return {**answer, "candidates": candidates, "refusals": refused, "undecided": undecided}

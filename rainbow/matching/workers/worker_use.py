@@ -345,7 +345,7 @@ class WorkerUse:
         amount = self.layout.amount(0)
         part, label = self.part({(0, True): amount}), resource.label if resource.is_slot else ""
         held = {self.layout.worker_names[0]: dict(self.capacity)}
-        rows = whole_rows(resource, self.layout.vertex(0), amount)
+        rows = whole_rows(resource, self.layout.vertex(0), amount, self.layout.worker_level_types)
         return part, Take(((label, held),), {self.layout.vertex(0): amount}, rows), ((label, part),)
 
     def taken(self, state: UseState) -> Trail:

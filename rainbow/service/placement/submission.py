@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, JobspecError, Refused
 from rainbow.jobspec import parse_jobspec
-from rainbow.matching import backends, match, shown_explained, verdict_to_json
+from rainbow.matching import backends, certified, match, shown_explained, verdict_to_json
 from rainbow.selection import check_options
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
@@ -46,6 +46,7 @@ class Submission:
     key: str | None = None  # Idempotency-Key
     credentials: Sequence[str] = field(default_factory=tuple)  # digest of who asks, part of the key
     explain: bool = False  # of match: say what was looked for and found, and what would do
+    certificate: bool = False  # of match: prove each yes and refute each no
     place: str | None = None  # only this one of them, by the plan of a batch; no part of what was asked
     backend: str | None = None  # how it is matched; None: as the server is set
     login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
@@ -83,7 +84,7 @@ def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> di
 
 def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     """Say which clusters could run a jobspec; explained if that was asked for."""
-    if not asked.explain:
+    if not (asked.explain or asked.certificate):
         found = find_for(service, who, asked)
         answer = verdict_to_json(found.request, found.match.verdicts)
         fitting = [found.match.reach.entry(one.cluster).cluster for one in found.match.candidates]
@@ -93,7 +94,14 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
     settings = service.settings
     backend = asked.backend or settings.backend
     verdicts = match(request, among, backend, settings.budget())
-    answer = shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
+    if asked.explain:
+        answer = shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
+    else:
+        answer = verdict_to_json(request, verdicts)
+    if asked.certificate:
+        takes = {verdict.cluster: verdict.take for verdict in verdicts if verdict.matched}
+        revisions = {entry.cluster.name: entry.revision for entry in service.catalogue.values()}
+        answer = certified(request, among, answer, takes, revisions=revisions)
     matched = {verdict.cluster for verdict in verdicts if verdict.matched}
     fitting = [cluster for cluster in among if cluster.name in matched]
     return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, request, fitting)]}

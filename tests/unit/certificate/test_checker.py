@@ -84,8 +84,12 @@ def _is_exclusive(request, variant, row):
     return [part for tree in request.variants[variant] for part in tree.walk()][row.request].exclusive
 
 
+SOCKETS_ARE_WORKERS = 22_400  # two of them, each the place of a slot that takes it whole
+
+
 def test_what_the_search_takes_is_certified():
     assert sum(map(holds, range(600))) > 600
+    assert holds(SOCKETS_ARE_WORKERS)
 
 
 @pytest.mark.soak
