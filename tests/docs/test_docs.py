@@ -3,6 +3,7 @@
 import dataclasses
 import doctest
 import json
+import os
 import re
 import subprocess
 import sys
@@ -73,7 +74,8 @@ def test_walks_run_through_no_more_files_than_the_design_says():
     design = (ROOT / "docs/design.md").read_text()
     most = re.search(r"\((\d+); the same again (\d+), a cycle \d+ to (\d+)\)", design)
     command = [sys.executable, ROOT / "docs/design/walks.py"]
-    rows = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    environment = {name: value for name, value in os.environ.items() if name != "RAINBOW_CHECK"}  # it walks further
+    rows = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     found = {name: int(files) for name, files in re.findall(r"^\| ([a-z_:, ]+) \| (\d+) \|", rows, re.M)}
     cycle = max(files for name, files in found.items() if name.startswith("step, "))
     counts = (found["submit, fresh"], found["submit, the same again"], cycle)
