@@ -43,6 +43,7 @@ UNITS = {"type": "object", "additionalProperties": WORD}
 REFERENCE = _of(id=WORD, attempt=WHOLE)
 JOB = {
     "id": WORD,
+    "number": WHOLE,
     "name": WORD,
     "requestor": WORD,
     "cluster": _maybe(WORD),
@@ -136,7 +137,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Accepted": _of(accepted=_array(WORD), refused=_array(_of(id=WORD, reason=WORD))),
     "Recorded": _of(recorded=_array(WORD), stale=_array(WORD)),
     "Beat": _of(stop=_array(REFERENCE), stale=_array(WORD), lease=NUMBER, grace=NUMBER),
-    "Placed": _of(id=WORD, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT),
+    "Placed": _of(id=WORD, number=WHOLE, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT),
     "Answers": _of(answers=_array(_of(status=WHOLE)), assign=ANY_OBJECT),
     "Match": _of(
         candidates=_array(_of(cluster=WORD, fits=NUMBER, totals=ANY_OBJECT)),

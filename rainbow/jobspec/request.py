@@ -45,6 +45,19 @@ class Numbers:
     def __len__(self) -> int:
         return sum(map(len, self.spans))
 
+    def place(self, number: int) -> int | None:
+        """Return where a number stands among them, from 0; None if it does not.
+
+        >>> Numbers((range(1, 3), range(8, 12, 2))).place(10)
+        3
+        """
+        before = 0
+        for span in self.spans:
+            if number in span:
+                return before + span.index(number)
+            before += len(span)
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Count:

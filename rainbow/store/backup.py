@@ -18,6 +18,7 @@ from rainbow.errors import ConfigError, Conflict
 from rainbow.store.accounts import tables  # noqa: F401 - their tables are among those of `metadata`
 from rainbow.store.engine import Store, file_of, open_store
 from rainbow.store.migrations.upgrade import is_current
+from rainbow.store.names import numbers
 from rainbow.store.schema import metadata
 
 ROWS = 500  # in one insert
@@ -43,7 +44,7 @@ def backup(store: Store, file: Path) -> None:
 
 
 def restore(file: Path, url: str) -> None:
-    """Fill an empty database from a backup."""
+    """Fill an empty database from a backup; its jobs' numbers go on above those given since the backup was made."""
     if not file.is_file():
         raise ConfigError(f"file {file} not found")
     target, into = open_store(url), file_of(url)
@@ -52,6 +53,8 @@ def restore(file: Path, url: str) -> None:
             source = _upgraded(file, Path(folder) / file.name)
             try:
                 _copy(source, target)
+                with target.write() as connection:
+                    numbers.after_restore(connection)
             finally:
                 source.close()
     finally:

@@ -22,8 +22,6 @@ from rainbow.store.schema import (
     record_uses,
     records,
     states,
-    symbols,
-    tags,
     tasks,
     unplaced,
 )
@@ -82,6 +80,8 @@ class JobRecord:
     account: str = ""  # who pays for it; empty: none
     rate: float = 0.0  # money for a core second where it was placed
     qos: str = ""  # its quality of service; empty: none
+    number: int = 0  # decimal, never given twice; 0: of a server of a former version
+    elements: int = 0  # of an array: how many numbers it has, its own among them; 0: it is none
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""
@@ -158,6 +158,15 @@ def place(connection: sa.Connection, record: JobRecord, decision: Mapping[str, A
 def get(connection: sa.Connection, job_id: str) -> JobRecord | None:
     """Return the job."""
     return next((record_of(row) for row in connection.execute(_BY_ID, {"wanted": job_id})), None)
+
+
+_BY_NUMBER = SEEN.where(jobs.c.number <= sa.bindparam("wanted")).order_by(jobs.c.number.desc()).limit(1)
+
+
+def by_number(connection: sa.Connection, number: int) -> JobRecord | None:
+    """Return the job that has this number, or of which an element has it."""
+    found = next((record_of(row) for row in connection.execute(_BY_NUMBER, {"wanted": number})), None)
+    return found if found and 0 < number < found.number + max(1, found.elements) else None
 
 
 def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[JobRecord]:
@@ -429,72 +438,3 @@ def remove_staged(connection: sa.Connection, job_id: str, most: int) -> bool:
 def staged_tasks(connection: sa.Connection) -> dict[str, int]:
     """Return {cluster id: tasks stored for it that are of no job yet}: they all look like tasks that wait."""
     return {row[0]: row[1] for row in connection.execute(_STAGED_TASKS)}
-
-
-# ── symbols and tags: names by which later jobs refer to a job ──
-
-
-@dataclass(frozen=True, slots=True)
-class Bringer:
-    """A live job that brings something about."""
-
-    job: str
-    cluster_id: str
-    requestor: str
-    name: str
-    scope: str
-
-
-def add_symbols(connection: sa.Connection, job_id: str, named: Collection[tuple[str, str]]) -> None:
-    """Note what a job brings about, as (name, scope)."""
-    if named:
-        connection.execute(symbols.insert(), [{"job": job_id, "name": name, "scope": scope} for name, scope in named])
-
-
-def live_with_symbols(connection: sa.Connection, names: Collection[str]) -> list[Bringer]:
-    """Return who brings something of these names about and has not ended, in order of submission."""
-    query = sa.select(jobs.c.id, jobs.c.cluster_id, jobs.c.requestor, symbols.c.name, symbols.c.scope)
-    query = query.join(symbols, symbols.c.job == jobs.c.id)
-    query = query.where(symbols.c.name.in_(names), jobs.c.state.in_(PENDING)).order_by(jobs.c.id)
-    return [Bringer(*row) for row in connection.execute(query)]
-
-
-KEPT_TAGS = 100  # tags of one basis
-BASES, SWEEP = 1_000_000, 1_000  # tags in all, and new ones between two times of forgetting
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """What a tag is a version of; the parts stand in columns of their own and cannot run into each other."""
-
-    requestor: str
-    name: str
-
-
-def known_tags(connection: sa.Connection, cluster_ids: Collection[str], basis: Basis) -> list[str]:
-    """Return the basis's tags at these clusters, the newest first."""
-    query = sa.select(tags.c.tag).where(*_of(basis), tags.c.cluster_id.in_(cluster_ids))
-    return list(connection.execute(query.order_by(tags.c.id.desc())).scalars())
-
-
-def add_tag(connection: sa.Connection, cluster_id: str, basis: Basis, tag: str) -> None:
-    """Store a basis's newest tag, and forget the oldest."""
-    values = {"cluster_id": cluster_id, "requestor": basis.requestor, "basis": basis.name, "tag": tag}
-    made = connection.execute(tags.insert().values(**values)).inserted_primary_key
-    ids = sa.select(tags.c.id).where(*_of(basis), tags.c.cluster_id == cluster_id)
-    oldest = connection.execute(ids.order_by(tags.c.id.desc()).limit(1).offset(KEPT_TAGS)).scalar()
-    if oldest is not None:
-        connection.execute(tags.delete().where(*_of(basis), tags.c.cluster_id == cluster_id, tags.c.id <= oldest))
-    if made and int(made[0]) % SWEEP == 0:
-        connection.execute(tags.delete().where(tags.c.id <= int(made[0]) - BASES))
-
-
-def live_with_tag(connection: sa.Connection, cluster_ids: Collection[str], basis: Basis, tag: str) -> list[str]:
-    """Return the ids of live jobs of the basis with another tag."""
-    query = sa.select(jobs.c.id).where(jobs.c.cluster_id.in_(cluster_ids), jobs.c.state.in_(LIVE))
-    query = query.where(jobs.c.requestor == basis.requestor, jobs.c.basis == basis.name, jobs.c.tag != tag)
-    return list(connection.execute(query.order_by(jobs.c.id)).scalars())
-
-
-def _of(basis: Basis) -> tuple[sa.ColumnElement[bool], ...]:
-    return tags.c.requestor == basis.requestor, tags.c.basis == basis.name

@@ -15,8 +15,7 @@
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     sessions                     browsers that are signed in to the page, and with which credentials
     answers                      what was answered under an Idempotency-Key, without its secrets
-    symbols                      names of what jobs bring about, for those that wait for it (RFC 26)
-    tags                         the versions a basis has had
+    symbols, tags, numbers       names of what jobs bring about (RFC 26); versions of a basis; see names/numbers.py
     durations                    how long tasks ran, by the names of job and task
     lengths                      how long the last runs took, by who ran what where; see forecast/lengths.py
     forecasts                    what a cluster's last forecast leaves free, how its forecasts and lengths turned out
@@ -33,8 +32,8 @@ A cluster is known by `id`, made at registration: a name registered again is a n
 
 `epoch` of a cluster and `stamp` of what it has let a scheduler read what changed, and no more: every change of a job,
 task or worker is stamped with the cluster's epoch of that moment; a step that writes begins a new epoch. Whoever has
-read everything at epoch e reads later what is stamped e or more. Tasks are stamped when they change, not when they
-are new: they come with their job. `moves` counts jobs that came from or went to another cluster.
+read everything at epoch e reads later what is stamped e or more. Tasks are stamped when they change: new ones come
+with their job. `moves` counts jobs that came from or went to another cluster.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ WORD = Words(16)
 TEXT = LongWords()
 JSON = sa.JSON(none_as_null=True)
 TIME = sa.Double
-# counts upwards for ever: what was once the number of an event is never that of another
+# counts for ever: no event has a number that another had
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 NAMES = {kind: f"{kind}_%(table_name)s_%(column_0_N_name)s" for kind in ("uq", "fk")}
@@ -302,7 +301,7 @@ jobs = sa.Table(
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
-    sa.Column("awaits", JSON),  # jobs it was found to wait for by name when it was submitted
+    sa.Column("awaits", JSON),  # found at its submit, by name
     _stamp("jobs"),
     sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
     sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
@@ -315,10 +314,11 @@ jobs = sa.Table(
     sa.Index("ix_pages_requestor_state", "requestor", "state", "id"),
     sa.Index("ix_pages_cluster_requestor", "cluster_id", "requestor", "state", "id"),
     sa.Index("ix_jobs_ended", "cluster_id", "ended_clock", "accepted_clock", "nodes"),  # the same
-    sa.Column("account", NAME, nullable=False, server_default=""),
+    *(sa.Column(name, NAME, nullable=False, server_default="") for name in ("account", "qos")),
     sa.Column("rate", sa.Double, nullable=False, server_default="0"),  # money for a core second, at its submit
     _index_where("ix_jobs_account", "account <> ''", "account", "state"),
-    sa.Column("qos", NAME, nullable=False, server_default=""),
+    sa.Column("number", sa.BigInteger, nullable=False, server_default="0", index=True),  # see names/numbers.py
+    sa.Column("elements", sa.Integer, nullable=False, server_default="0"),
 )
 
 unplaced = sa.Table(

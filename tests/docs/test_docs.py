@@ -21,7 +21,7 @@ from rainbow.matching.explain.smallest_change import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of
-from rainbow.service.core.settings import ADMISSION, SCHEDULER, Server
+from rainbow.service.core.settings import ADMISSION, NUMBERS, SCHEDULER, Server
 from rainbow.state_machine import JobState, TaskState, WorkerState
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +194,8 @@ def settings_keys():
     limits = {f"limits.{each.name}" for each in dataclasses.fields(Limits)}
     server = {f"server.{each.name}" for each in dataclasses.fields(Server)}
     admission = {f"admission.{key}" for key in ADMISSION}
-    return {f"scheduler.{key}" for key in SCHEDULER} | limits | admission | server
+    numbers = {f"numbers.{key}" for key in NUMBERS}
+    return {f"scheduler.{key}" for key in SCHEDULER} | limits | numbers | admission | server
 
 
 def test_example_configuration_has_every_key_and_is_the_default():

@@ -25,7 +25,7 @@ from rainbow.api.wire import (
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
-from rainbow.service.jobs import lifecycle
+from rainbow.service.jobs import lifecycle, names
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
@@ -245,22 +245,25 @@ def _choice(name: str, allowed: tuple[str, ...]) -> str:
 def _named(job_id: str) -> tuple[Caller, str]:
     """Say who asks, and the whole id of the job that is named by it or by its beginning."""
     asking = who()
-    return asking, lifecycle.whole_id(service(), asking, job_id)
+    return asking, names.whole_id(service(), asking, job_id)
 
 
 @jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
     """Show a job with its tasks, in pages.
 
-    The id may be shortened to any unique beginning of 4 digits or more, here and everywhere. Pages have 1,000
-    tasks, or `limit`; `next` is the index to pass as `after`, null on the last page. `counts` has the tasks by
-    state.
+    A job is named by its number, its id, or a unique beginning of the id of 4 digits or more, here and everywhere;
+    an element of an array by its own number or NUMBER_INDEX, which shows its task alone. Pages have 1,000 tasks, or
+    `limit`; `next` is the index to pass as `after`, null on the last page. `counts` has the tasks by state.
     """
     after, listed = request.args.get("after"), service().settings.limits.listed
     most = count_in_query("limit", listed, listed)
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
         raise RequestError("after must be the index of a task", pointer="/after")
-    return jsonify(timed(job_queries.show(service(), *_named(job_id), None if after is None else int(after), most)))
+    asking = who()
+    named = names.find(service(), asking, job_id)
+    begin = None if after is None else int(after)
+    return jsonify(timed(job_queries.show(service(), asking, named.job, begin, most, named.element)))
 
 
 @jobs.get("/jobs/<id:job_id>/eta")
@@ -334,7 +337,8 @@ def policy_check() -> Any:
 
 def _changed(verb: Callable[[Any, Caller, str], None], job_id: str) -> Any:
     """Change a job and show it as it is then."""
-    asking, whole = _named(job_id)
+    asking = who()
+    whole = names.whole_job(service(), asking, job_id)
     verb(service(), asking, whole)
     return jsonify(timed(job_queries.show(service(), asking, whole)))
 

@@ -46,7 +46,7 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
         _test(client, document)
     with refusals_shown("table"):
         made = client.submit(ready(client, document), login=login())
-    click.echo(made["id"] if "parsable" in given else f"Submitted batch job {made['id']}")
+    click.echo(made["number"] if "parsable" in given else f"Submitted batch job {made['number']}")
     if "quiet" not in given:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))
     if "wait" in given:

@@ -10,7 +10,7 @@ from flask import redirect, request
 
 from rainbow.errors import RainbowError, RequestError
 from rainbow.page.frame import guarded, page, render, service, shared, who
-from rainbow.service.jobs import lifecycle
+from rainbow.service.jobs import lifecycle, names
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.jobs import PENDING
@@ -49,7 +49,7 @@ def jobs() -> Any:
 @shared
 def job(job_id: str) -> Any:
     """Show one job: which clusters can run it, which is best, when and where, what it prints."""
-    whole = lifecycle.whole_id(service(), who(), job_id)
+    whole = names.whole_id(service(), who(), job_id)
     after = request.args.get("after", "")
     begin = int(after[:9]) if after.isdecimal() else None
     shown = job_queries.show(service(), who(), whole, begin, MOST_TASKS)
@@ -85,7 +85,7 @@ def _may(job_id: str, state: str) -> bool:
 @guarded
 def change(job_id: str, verb: str) -> Any:
     """Cancel, suspend or resume a job."""
-    VERBS[verb](service(), who(), lifecycle.whole_id(service(), who(), job_id))
+    VERBS[verb](service(), who(), names.whole_job(service(), who(), job_id))
     return redirect(f"/jobs/{job_id}", 303)
 
 

@@ -23,6 +23,7 @@ from rainbow.service.core.limits import limits_of
 from rainbow.service.core.pubsub import Pause, awaited_by
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
+from rainbow.service.jobs.numbers import note_site
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
 from rainbow.store.statistics import Ran
@@ -271,6 +272,9 @@ def _happened(
         return task.agent == agent and task.state in ENDED  # told before
     if event["event"] == "ended":
         desk.put(_ended(service, desk, task, event))
+    elif event["event"] == "site":
+        note_site(service, desk.connection)
+        desk.put(transition(task, _TOLD["site"](event, 0), service.clock()))
     elif event["event"] == "placed":
         _placed(service.entry(cluster).cluster, desk, task, event.get("binding") or {}, service.clock())
     else:

@@ -30,7 +30,7 @@ CHANGES = (
     "admission",
 )
 TAKEN_OVER = (*CHANGES, "warnings")
-WIRED = ("name", "secret", "admin", "backend", "limits", "step_seconds", "history", "server")
+WIRED = ("name", "secret", "admin", "backend", "limits", "numbers", "step_seconds", "history", "server")
 PAUSE = 1.0  # seconds between two looks at the file
 OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 

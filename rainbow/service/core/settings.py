@@ -19,6 +19,7 @@ from rainbow.scheduling.settings_schema import Check, at, fail, flag, integer, n
 from rainbow.selection import check_options
 from rainbow.service.core.limits import SCHEMA as ADMISSION
 from rainbow.service.core.limits import check_limits
+from rainbow.store.names.numbers import AUTO, MOST
 from rainbow.text import meant
 
 DAY = 86_400
@@ -51,7 +52,8 @@ def settings_of(text: str | bytes) -> Settings:
 
 def _settings(document: Any) -> Settings:
     warnings: list[str] = []
-    top = _section(document, "", dict.fromkeys(("scheduler", "limits", "admission", "server"), _as_it_is), warnings)
+    sections = ("scheduler", "limits", "numbers", "admission", "server")
+    top = _section(document, "", dict.fromkeys(sections, _as_it_is), warnings)
     scheduler = _section(top.get("scheduler"), "/scheduler", SCHEDULER, warnings)
     selector, options = _algorithms(scheduler.pop("algorithms", None), warnings)
     limits = _section(top.get("limits"), "/limits", LIMITS, warnings)
@@ -61,6 +63,7 @@ def _settings(document: Any) -> Settings:
         selector=selector,
         selector_options=options,
         limits=Limits(**limits),
+        numbers=_numbers(top.get("numbers"), warnings),
         admission=check_limits(_section(top.get("admission"), "/admission", admission, warnings)),
         server=_server(top.get("server"), warnings),
         warnings=tuple(warnings),
@@ -95,6 +98,17 @@ def _algorithms(given: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]
     _section(read.get("match"), f"{ALGORITHMS}/match", {"name": _plugin(matchers)}, [])
     warnings += ignored
     return name, options
+
+
+def _numbers(given: Any, warnings: list[str]) -> Numbers:
+    numbers = Numbers(**_section(given, "/numbers", NUMBERS, warnings))
+    if numbers.last < numbers.first:
+        raise ConfigError("numbers.last must not be less than numbers.first", pointer="/numbers/last")
+    return numbers
+
+
+def _first_number(value: Any, pointer: str) -> int:
+    return AUTO if value == "auto" else integer(1, MOST)(value, pointer)
 
 
 def _server(given: Any, warnings: list[str]) -> Server:
@@ -173,6 +187,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbers:
+    """Which numbers the jobs of this server get; every shard of a router has a range of its own."""
+
+    first: int = AUTO  # 1, and above those of sites when one is connected
+    last: int = MOST
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """How requests come in."""
 
@@ -205,6 +227,7 @@ class Settings:
     forecast_share: float = 0.1  # of a core that forecasts may use; 0: none are made
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
+    numbers: Numbers = Numbers()
     admission: Mapping[str, int] = field(default_factory=partial(check_limits, {}))  # of a new cluster
     server: Server = Server()
     warnings: tuple[str, ...] = ()
@@ -235,6 +258,7 @@ SELECTION: Mapping[str, Check] = {"name": text, "options": _as_it_is}
 LIMITS: Mapping[str, Check] = {
     each.name: (integer if isinstance(each.default, int) else number)(0, 2**40) for each in fields(Limits)
 }
+NUMBERS: Mapping[str, Check] = {"first": _first_number, "last": integer(1, MOST)}
 SERVER: Mapping[str, Check] = {
     "workers": integer(1, 256),
     "threads": integer(2, 4_096),

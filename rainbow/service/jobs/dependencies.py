@@ -28,7 +28,8 @@ from rainbow.scheduling.dependencies import BY_JOB, DependencyState, Target
 from rainbow.service.jobs.lifecycle import end, sees
 from rainbow.state_machine import JobState
 from rainbow.store import jobs
-from rainbow.store.jobs import Basis
+from rainbow.store.names import symbols
+from rainbow.store.names.symbols import Basis
 from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Dependency, Request
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
-    from rainbow.store.jobs import Bringer, JobRecord
+    from rainbow.store.jobs import JobRecord
+    from rainbow.store.names.symbols import Bringer
 
 
 AT = "/attributes/system/dependencies"
@@ -53,7 +55,7 @@ def check_dependencies(connection: sa.Connection, who: Caller, request: Request)
 
 
 def _not_found(one: Dependency, place: int) -> JobspecError:
-    text = f"job {one.value[:100]} not found; dependencies name jobs by the id that submit answers with"
+    text = f"job {one.value[:100]} not found; dependencies name jobs by the number or the id that submit answers with"
     return JobspecError(text, pointer=f"{AT}/{place}/value")
 
 
@@ -104,7 +106,7 @@ def check_scopes(who: Caller, request: Request) -> None:
 def jobs_before(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> list[str]:
     """Name the jobs that must end before a new one may start."""
     wanted = [one for one in request.dependencies if one.scheme == "string" and one.type != "out"]
-    bringers = jobs.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
+    bringers = symbols.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
     found = [b.job for b in bringers if any(_within(who, record, one, b) for one in wanted)]
     return list(dict.fromkeys([*found, *_by_id(connection, who, record, request)]))
 
@@ -133,7 +135,7 @@ def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: R
 def record_symbols(connection: sa.Connection, record: JobRecord, request: Request) -> None:
     """Store the names for which later jobs may wait."""
     brought = {(one.value, one.scope) for one in request.dependencies if one.scheme == "string" and one.type != "in"}
-    jobs.add_symbols(connection, record.id, sorted(brought))
+    symbols.add_symbols(connection, record.id, sorted(brought))
 
 
 # ── versions by tag ──
@@ -146,12 +148,12 @@ def replace_ancestors(service: Service, connection: sa.Connection, who: Caller, 
     replace_waiting(service, connection, record)
     basis = Basis(record.requestor, record.basis)
     allowed = {entry.id for entry in service.catalogue.values() if who.admin or entry.id in who.submits}
-    known = jobs.known_tags(connection, allowed, basis)
+    known = symbols.known_tags(connection, allowed, basis)
     if record.tag in known[1:] and record.tag != known[0]:
         raise Conflict(f"tag {record.tag} is outdated: {record.basis} is now at {known[0]}", newest=known[0])
     if record.tag not in known[:1]:
-        jobs.add_tag(connection, record.cluster_id, basis, record.tag)
-        for job in jobs.live_with_tag(connection, allowed, basis, record.tag):
+        symbols.add_tag(connection, record.cluster_id, basis, record.tag)
+        for job in symbols.live_with_tag(connection, allowed, basis, record.tag):
             end(connection, job, service.clock())
 
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rainbow.cache import LruCache
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.scheduling import Gang, GangTask, gangs
+from rainbow.scheduling.dependencies import BY_JOB
 from rainbow.state_machine import Task, task_id
 from rainbow.store import jobs
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.jobspec import Dependency
+
 
 REMEMBERED = 50_000  # jobs
+DIGITS = 10  # of the number of a job
 _by_job: dict[str, Reading] = {}
 _by_request: LruCache[int, Reading] = LruCache(4_096)  # by number of the request
 
@@ -44,9 +48,26 @@ def reading(connection: sa.Connection, job_id: str) -> Reading:
     """Return what a job asks for. Job ids are never used again, so what was read once stays true."""
     known = _by_job.get(job_id)
     if known is None:
-        known = _read(json.dumps(jobs.jobspec(connection, job_id)))
+        known = by_id(connection, _read(json.dumps(jobs.jobspec(connection, job_id))))
         remember(job_id, known)
     return known
+
+
+def by_id(connection: sa.Connection, read: Reading) -> Reading:
+    """Return a reading whose dependencies name jobs by their ids where they were named by number."""
+    named = read.request.dependencies
+    found = tuple(replace(one, value=_known_id(connection, one.value)) if _by_number(one) else one for one in named)
+    return read if found == named else read_request(replace(read.request, dependencies=found))
+
+
+def _by_number(one: Dependency) -> bool:
+    return one.scheme in (*BY_JOB, "fluid") and len(one.value) <= DIGITS and one.value.isdecimal()
+
+
+def _known_id(connection: sa.Connection, number: str) -> str:
+    """Return the id of the job with this number; a number of no job as it is, which no lookup finds either."""
+    record = jobs.by_number(connection, int(number))
+    return record.id if record is not None and record.number == int(number) else number
 
 
 def remember(job_id: str, read: Reading) -> None:

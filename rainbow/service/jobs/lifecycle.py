@@ -6,7 +6,6 @@ if it does not, the server orders it to, after an allowance.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
-WHOLE_ID = 24  # hexadecimal digits
-NEAR = 100  # jobs looked at for a short id
-_DIGITS, _FEW_DIGITS = re.compile("[0-9a-f]{4,}"), re.compile("[0-9a-f]{1,3}")
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each
@@ -64,24 +60,6 @@ def sees(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
     """Return whether a job exists for this caller; one without a cluster by the clusters it may go to."""
     at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
     return any(who.sees_of(one, record.requestor) for one in at)
-
-
-def whole_id(service: Service, who: Caller, text: str) -> str:
-    """Return the id of the one job that exists for this caller and begins so; NotFound if several do.
-
-    A text that is no beginning of an id is returned as it is: the lookup of the job says what is wrong.
-    """
-    if len(text) >= WHOLE_ID or not _DIGITS.fullmatch(text):
-        if _FEW_DIGITS.fullmatch(text):
-            raise NotFound(f"job {text} not found; give at least 4 digits of an id")
-        return text
-    with service.store.read() as connection:
-        near = jobs.beginning_with(connection, text, NEAR)
-        found = [record.id for record in near if sees(connection, who, record)]
-    if len(found) > 1 or len(near) == NEAR:
-        named = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
-        raise NotFound(f"several jobs begin with {text}: {named}; give more digits of the id")
-    return found[0] if found else text
 
 
 def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:

@@ -217,6 +217,7 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
     for k, (who, asked) in many.items():
         try:
             prepared[k] = prepare(service, who, asked)
+            prepared[k].take_numbers()
             prepared[k].prestore()
         except Exception as fault:
             answers[k] = as_answer(fault)

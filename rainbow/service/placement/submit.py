@@ -17,6 +17,7 @@ from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.core.limits import admit, limits_of
+from rainbow.service.jobs import numbers
 from rainbow.service.jobs.dependencies import (
     check_dependencies,
     check_scopes,
@@ -25,7 +26,7 @@ from rainbow.service.jobs.dependencies import (
     replace_ancestors,
     replace_waiting,
 )
-from rainbow.service.jobs.jobspecs import Reading, first_tasks, read_request, remember
+from rainbow.service.jobs.jobspecs import Reading, by_id, first_tasks, read_request, remember
 from rainbow.service.placement import candidates, ledger, refusal
 from rainbow.service.placement.arrival import Arrival
 from rainbow.service.placement.candidates import DigestedText
@@ -78,6 +79,7 @@ class SubmitTransaction:
     cluster_id: str | None = None  # where it was placed
     staged: Staged | None = None  # where its tasks are stored before the job is
     beside: bool = False  # it writes beside other servers: of one cluster, whose row it has locked
+    number: int = 0  # the first of its numbers
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
@@ -126,6 +128,15 @@ class SubmitTransaction:
                 admit(connection, record, self.size, limits)
             new = self._first_tasks(connection, record, limits)
         self.staged = stage(self.service, Staged(job_id, cluster.id, record.account), new)
+
+    def take_numbers(self) -> None:
+        """Give it its numbers, before anything is written; what is refused later leaves a gap."""
+        self.number = numbers.take(self.service, max(1, self._elements))
+
+    @property
+    def _elements(self) -> int:
+        array = self.wanted.request.array
+        return len(array.ids) if array else 0
 
     @property
     def size(self) -> int:
@@ -290,6 +301,8 @@ class SubmitTransaction:
             suspended_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
+            number=self.number,
+            elements=self._elements,
             **accounts.rights_of(self.service, connection, self.who, requestor, request, asked.account),
         )
 
@@ -368,7 +381,7 @@ def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
 def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransaction:
     """Do all that needs no writing: parse, match, check."""
     found, without = find_open(service, who, asked)
-    wanted = _checked(service, found.request)
+    wanted = _with_ids(service, _checked(service, found.request))
     selector, options = selector_of(service, asked)
     drained = {} if found.match.candidates else refusal.drained(service, found)
     kept = None if reads_states(selector) else candidates.snapshot(service, found.match.reach)
@@ -377,6 +390,13 @@ def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransacti
     return SubmitTransaction(
         service, who, asked, wanted, found.match, selector, options, kept, without, drained, queues(service, asked)
     )
+
+
+def _with_ids(service: Service, wanted: Reading) -> Reading:
+    if not wanted.request.dependencies:
+        return wanted
+    with service.store.read() as connection:
+        return by_id(connection, wanted)
 
 
 def _checked(service: Service, request: Request) -> Reading:

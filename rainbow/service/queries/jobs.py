@@ -27,6 +27,7 @@ from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, Task, TaskState
 from rainbow.store import clusters, pages, tasks
 from rainbow.store.jobs import LIVE, PENDING
+from rainbow.store.names.numbers import element_number
 from rainbow.store.pages import Filter
 from rainbow.text import some
 
@@ -76,6 +77,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     return {
         "id": job_id,
+        "number": record.number,
         "cluster": record.cluster or None,
         "state": record.state,
         "decision": only_for(service, who, record.cluster, decision),
@@ -88,17 +90,25 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 
 
 def show(
-    service: Service, who: Caller, job_id: str, after: int | None = None, most: int | None = None
+    service: Service,
+    who: Caller,
+    job_id: str,
+    after: int | None = None,
+    most: int | None = None,
+    element: int | None = None,
 ) -> dict[str, Any]:
-    """Show a job with how many tasks are in which state, and a page of them: those after an index."""
+    """Show a job with how many tasks are in which state, and a page of them: those after an index, or one alone."""
     begin, listed = 0 if after is None else after + 1, service.settings.limits.listed
+    begin, most = (begin, most) if element is None else (element, 1)
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         counts = tasks.counts(connection, [job_id])[job_id]
         found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
         array = reading(connection, job_id).request.array
-    following = found[-1].index if found and found[-1].index + 1 < sum(counts.values()) else None
-    page = {"counts": counts, "tasks": [_task(task) for task in found], "next": following}
+    left = element is None and found and found[-1].index + 1 < sum(counts.values())
+    ids = [*array.ids] if array else []
+    listed_tasks = [{**_task(task), **_element(record, ids, task)} for task in found]
+    page = {"counts": counts, "tasks": listed_tasks, "next": found[-1].index if left else None}
     job = job_document(record, reason_of(service, record))
     return {
         **job,
@@ -107,6 +117,14 @@ def show(
         **_units(service, record),
         **({"array": ids_text(array.ids)} if array else {}),
     }
+
+
+def _element(record: JobRecord, ids: Sequence[int], task: Task) -> dict[str, Any]:
+    """Return the own number of an element of an array, and how it is called by its array."""
+    if not record.elements or task.index >= len(ids):
+        return {}
+    number = element_number(record.number, record.elements, task.index)
+    return {"number": number, "element": f"{record.number}_{ids[task.index]}"}
 
 
 def job_document(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -119,6 +137,7 @@ def job_document(record: JobRecord, wait: Mapping[str, Any] | None) -> dict[str,
         "rate",
         *([] if record.account else ["account"]),
         *([] if record.qos else ["qos"]),
+        *([] if record.elements else ["elements"]),
     )
     written = {key: value for key, value in asdict(record).items() if key not in hidden}
     return {**written, "cluster": record.cluster or None, "wait": None if wait is None else dict(wait)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -152,3 +153,39 @@ def test_processes_that_start_at_once_on_an_empty_database_all_open_it(
         with engine.begin() as connection:
             assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == newest()
         engine.dispose()
+
+
+def test_stored_jobs_are_numbered_the_oldest_first(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    engine = open_engine(url)
+    keys = sqlite.without_keys(engine) if engine.dialect.name == "sqlite" else nullcontext()
+    with keys, engine.begin() as connection:
+        command.upgrade(configuration(connection), "0028")
+    array = {
+        "version": 9999,
+        "resources": [{"type": "slot", "label": "s", "count": 1, "with": [{"type": "core", "count": 1}]}],
+        "tasks": [{"command": ["true"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"array": "0-3"}},
+    }
+    kept = {"0003": "no jobspec", "0001": {**array, "attributes": {}}, "0002": array, "0004": {"array": "of nothing"}}
+    tables = sa.MetaData()
+    tables.reflect(engine)
+    parents = {"clusters.id": "a"}
+    with engine.begin() as connection:
+        for job, jobspec in kept.items():
+            row = {column.name: value_of(column, parents) for column in tables.tables["jobs"].columns}
+            row |= {"id": job, "jobspec": json.dumps(jobspec), "idempotency": None, "state": "WAITING"}
+            connection.execute(tables.tables["jobs"].insert(), row)
+    engine.dispose()
+    store = open_store(url)
+    with store.read() as connection:
+        columns = metadata.tables["jobs"].c
+        query = sa.select(columns.id, columns.number, columns.elements).order_by(columns.id)
+        assert list(map(tuple, connection.execute(query))) == [
+            ("0001", 1, 0),
+            ("0002", 2, 4),
+            ("0003", 6, 0),
+            ("0004", 7, 0),
+        ]
+        assert connection.execute(sa.select(metadata.tables["numbers"].c.next)).scalar() == 8
+    store.close()
