@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -116,7 +117,7 @@ def test_two_processes_never_give_a_number_twice(service, tmp_path):
         asked = [(one, many) for many in (1, 1, 700, 3, 2_500) * 20 for one in (service, other)]
         firsts = list(pool.map(lambda each: numbers.take(*each), asked))
     spans = sorted((first, first + many) for first, (_, many) in zip(firsts, asked, strict=True))
-    assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_a_restored_store_leaves_out_what_was_given_after_its_backup(api, service, cluster, tmp_path):
