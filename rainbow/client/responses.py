@@ -21,6 +21,7 @@ class Submission(TypedDict):
     """A job and the decision that led to its cluster; None: it waits for one, and `wait` says why."""
 
     id: str
+    number: int
     cluster: str | None
     state: str
     decision: dict[str, Any]
