@@ -46,7 +46,7 @@ class Numbers:
         return sum(map(len, self.spans))
 
     def place(self, number: int) -> int | None:
-        """Return where a number stands among them, from 0; None if it does not.
+        """Return the place of a number among them, from 0; None if it is none of them.
 
         >>> Numbers((range(1, 3), range(8, 12, 2))).place(10)
         3

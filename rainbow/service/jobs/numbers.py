@@ -32,7 +32,7 @@ class Block:
 
 
 def take(service: Service, many: int) -> int:
-    """Return the first of so many numbers in a row, which no other job ever has."""
+    """Return the first of consecutive numbers that no other job ever has."""
     block = service.state(Block)
     with block.turn:
         if block.end - block.following < many or _is_low(service, block):
@@ -42,7 +42,7 @@ def take(service: Service, many: int) -> int:
 
 
 def _is_low(service: Service, block: Block) -> bool:
-    """Return whether numbers go on above this block, because of a site that has numbers of its own."""
+    """Return whether numbers continue above this block, because of a site that has numbers of its own."""
     if service.settings.numbers.first != numbers.AUTO or block.following >= numbers.OF_SITES:
         return False
     now = service.monotonic()
@@ -64,7 +64,7 @@ def _reserve(service: Service, block: Block, many: int) -> None:
 
 
 def note_site(service: Service, connection: sa.Connection) -> None:
-    """Note that a site has numbered a job by itself: our numbers go on above its."""
+    """Note that a site has numbered a job by itself: our numbers continue above its."""
     if service.settings.numbers.first == numbers.AUTO and not service.state(Sites).known:
         numbers.leave_to_sites(connection)
         service.state(Sites).known = True

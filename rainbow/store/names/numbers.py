@@ -47,21 +47,21 @@ def element_place(number: int, elements: int, wanted: int) -> int | None:
 
 
 def first_number(connection: sa.Connection, first: int) -> int:
-    """Return where numbers go on, as far as is known now; `first`: where they begin, or AUTO."""
+    """Return where numbers continue, as far as is known now; `first`: where they begin, or AUTO."""
     given = connection.execute(_NEXT).scalar()
     sites = first == AUTO and connection.execute(_SITES).scalar_one()
     return max(given or 1, OF_SITES if sites else first)
 
 
 def reserve(connection: sa.Connection, many: int, first: int) -> int:
-    """Reserve so many numbers in a row, as the only writer; return the first of them."""
+    """Reserve consecutive numbers, as the only writer; return the first of them."""
     begin = first_number(connection, first)
     _go_on(connection, begin + many)
     return begin
 
 
 def leave_to_sites(connection: sa.Connection) -> None:
-    """Go on above the numbers of sites: one has numbered a job."""
+    """Continue above the numbers of sites: one has numbered a job."""
     _go_on(connection, first_number(connection, OF_SITES))
 
 
