@@ -44,7 +44,7 @@ def backup(store: Store, file: Path) -> None:
 
 
 def restore(file: Path, url: str) -> None:
-    """Fill an empty database from a backup; its jobs' numbers continue above those given since the backup was made."""
+    """Fill an empty database from a backup; numbers of jobs continue above those given since it was made."""
     if not file.is_file():
         raise ConfigError(f"file {file} not found")
     target, into = open_store(url), file_of(url)
