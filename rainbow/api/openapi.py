@@ -65,7 +65,7 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "metrics.show": ("text/plain", {"type": "string"}),
 }
 CSV = ("accounts.usage",)  # answers that may be asked for as CSV
-ID = {"type": "string", "pattern": "^[^/:]+$"}
+ID = {"type": "string", "pattern": r"^[^/:]+(:\d+)?$"}
 STRONG_KEY = {
     "type": "string",
     "minLength": 22,

@@ -60,9 +60,9 @@ from rainbow.store import file_of
 
 
 class _Id(BaseConverter):
-    """An id: without a colon, so that what follows one is a verb."""
+    """An id, or a name of a job: what follows a colon is a verb, unless it is a number, as in oak:530."""
 
-    regex = "[^/:]+"
+    regex = r"[^/:]+(?::\d+)?"
 
 
 class _Worker(PathConverter):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from flask import Flask, Response, current_app, jsonify, request
 from jsonschema import Draft202012Validator, ValidationError
@@ -48,6 +49,7 @@ def tokens_of(header: str) -> list[str]:
     return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
 
 
+MOST_LOGIN = 200  # characters
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -67,6 +69,14 @@ def who(more: Iterable[str] = ()) -> Caller:
         asking = caller(service(), connection, [*tokens(), *more])
     WRITER.set(Writer(asking.known[0], URGENCY if request.endpoint in URGENT else 1.0))
     return asking
+
+
+LOGIN = "Rainbow-Login"  # who asks, where a token is shared: whose job `last` is
+
+
+def login() -> str | None:
+    """Read the login of the person who asks; None if the request does not say it."""
+    return unquote(request.headers.get(LOGIN, ""))[:MOST_LOGIN] or None
 
 
 def once(
@@ -315,6 +325,7 @@ QUERIES: dict[str, dict[str, Any]] = {
         "reason": {"type": "string"},
         "sort": {"type": "string", "enum": ["newest", "oldest"]},
     },
+    "jobs.find": {"job": {"type": "string"}},
     "jobs.counts": {"by": {"type": "string", "enum": ["state", "cluster", "requestor", "reason"]}},
     "clusters.bars": {
         "from": {"type": "number", "minimum": 0, "exclusiveMaximum": LATEST},

@@ -233,7 +233,7 @@ def _client(url: str, tokens: Sequence[str]) -> Client:
 
     upload = Upload()
     try:
-        client = Client(url or DEFAULT_URL, tokens, sent=upload)
+        client = Client(url or DEFAULT_URL, tokens, sent=upload, login=login())
     except UrlError as fault:
         raise click.UsageError(fault.message) from None
     for close in (client.close, upload.close, functools.partial(_warn_of_away, client)):

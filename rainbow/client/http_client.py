@@ -278,12 +278,12 @@ class Client(WaitVerbs, Figures):
 
         `counts` says how many tasks are in which state; `next`, if not None, is the index after which there are more.
         """
-        found = self._object("GET", path("jobs", job_id), query=given(limit=limit, after=after))
+        found = self._object("GET", self._job(job_id), query=given(limit=limit, after=after))
         return found if limit is not None or after is not None else self._whole(found)
 
     def eta(self, job_id: str) -> dict[str, Any]:
         """Say when a job is expected to start and end, with a band, and what is ahead of it."""
-        return self._object("GET", path("jobs", job_id, "eta"))
+        return self._object("GET", self._job(job_id, "eta"))
 
     def eta_of(
         self,
@@ -300,11 +300,11 @@ class Client(WaitVerbs, Figures):
 
     def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
-        return self._object("GET", path("jobs", job_id, "why"), query=given(verify="true" if verify else None))
+        return self._object("GET", self._job(job_id, "why"), query=given(verify="true" if verify else None))
 
     def replay(self, job_id: str) -> dict[str, Any]:
         """Have a job's selection taken again: {"equal", "selection", "replayed", "digests", ...}."""
-        return self._object("GET", path("jobs", job_id, "replay"))
+        return self._object("GET", self._job(job_id, "replay"))
 
     def all_decisions(self, *, cluster: str | None = None, matched: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield what recorded decisions were given, the newest first; for the admin.
@@ -321,15 +321,15 @@ class Client(WaitVerbs, Figures):
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job. Of one with very many tasks the last ones may still be canceled after this."""
-        return self._object("DELETE", path("jobs", job_id))
+        return self._object("DELETE", self._job(job_id))
 
     def suspend(self, job_id: str) -> dict[str, Any]:
         """Hold a job: what runs is stopped in place, what waits does not start."""
-        return self._object("POST", path("jobs", job_id) + ":suspend")
+        return self._object("POST", self._job(job_id) + ":suspend")
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Resume a suspended job."""
-        return self._object("POST", path("jobs", job_id) + ":resume")
+        return self._object("POST", self._job(job_id) + ":resume")
 
     def reserve(
         self,

@@ -76,6 +76,7 @@ class Calls:
         clock: Callable[[], float] = time.monotonic,
         transport: httpx.BaseTransport | None = None,
         sent: Sent | None = None,
+        login: str | None = None,
     ) -> None:
         self.url = url
         self._sent = sent
@@ -86,7 +87,9 @@ class Calls:
         self.answered = False  # whether the server has ever done what it was asked
         self.away: dict[str, str] = {}  # shards that a router's lists were without, and why
         try:
-            self._http = httpx.Client(base_url=url, headers=_headers(tokens), timeout=timeout, transport=transport)
+            self._http = httpx.Client(
+                base_url=url, headers=_headers(tokens, login), timeout=timeout, transport=transport
+            )
         except (httpx.InvalidURL, ValueError, TypeError) as error:
             raise UrlError(f"invalid server URL {url!r}: {error}") from error
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
@@ -200,12 +203,14 @@ class Calls:
             raise RequestError(f"cannot be asked for: {error}") from error
 
 
-def _headers(tokens: Sequence[str]) -> dict[str, str]:
+def _headers(tokens: Sequence[str], login: str | None) -> dict[str, str]:
     for token in tokens:
         if not re.fullmatch(r"[!-+\--~]+", token):  # visible ASCII without the comma between two tokens
             raise RequestError("invalid character in token; check that you passed the right file")
     credentials = ", ".join(f"Bearer {token}" for token in tokens)
-    return {"Accept": "application/json", **({"Authorization": credentials} if tokens else {})}
+    told = {"Authorization": credentials} if tokens else {}
+    told |= {"Rainbow-Login": quote(login, errors="replace")} if login else {}
+    return {"Accept": "application/json", **told}
 
 
 def _pauses(tries: int) -> list[float | None]:

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rainbow.client.transport import Problem, path
+from rainbow.client.naming import JobNames
+from rainbow.client.transport import Problem
 from rainbow.errors import RainbowError, TryLater, Unavailable
 
 if TYPE_CHECKING:
@@ -66,10 +67,8 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 ALIVE: dict[str, Any] = {"id": None, "event": "alive", "data": {}}
 
 
-class WaitVerbs:
+class WaitVerbs(JobNames):
     """Verbs of Client; it has the calls."""
-
-    _calls: Calls
 
     def _whole(self, job: dict[str, Any]) -> dict[str, Any]:
         """Return a job with the tasks of the pages after its first."""
@@ -77,7 +76,7 @@ class WaitVerbs:
             return job
         tasks, following = list(job["tasks"]), job["next"]
         while following is not None:
-            page = self._calls.call("GET", path("jobs", job["id"]), query={"after": following})
+            page = self._calls.call("GET", self._job(job["id"]), query={"after": following})
             tasks += page["tasks"]
             following = page["next"]
         return {**job, "tasks": tasks, "next": None}
@@ -102,6 +101,7 @@ class WaitVerbs:
         outage = Outage(self._calls, end)
         while True:
             job = self._job_in(outage, job_id)
+            job_id = job["id"]  # a name is another job's once this one has ended, and so is `last`
             if job["state"] in ENDED:
                 yield self._whole(job)
                 return
@@ -114,7 +114,7 @@ class WaitVerbs:
         advice = f"the job is unaffected; run `rainbow job wait {job_id}` to keep waiting"
         while True:
             try:
-                job: dict[str, Any] = self._calls.call("GET", path("jobs", job_id))
+                job: dict[str, Any] = self._calls.call("GET", self._job(job_id))
             except (TryLater, Problem) as fault:
                 outage.endure(fault, advice)
                 continue

@@ -10,6 +10,7 @@ from rainbow.api.front import answer_to
 from rainbow.errors import RainbowError
 from rainbow.federation.callers import Caller
 from rainbow.federation.shards import Answer, Shard
+from rainbow.job_names import LAST
 from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.text import natural
 
@@ -122,6 +123,12 @@ def page(answers: Sequence[Any], limit: int, oldest: bool) -> dict[str, Any]:
     )
     more = len(jobs) > limit or any(answer["next"] for answer in answers)
     return {"jobs": jobs[:limit], "next": jobs[:limit][-1]["id"] if jobs and more else None}
+
+
+def named(text: str, answers: Sequence[Any]) -> dict[str, Any]:
+    """Merge the jobs that a text names: `last` is the newest of all."""
+    rows = sorted((row for answer in answers for row in answer["jobs"]), key=lambda row: row["id"], reverse=True)
+    return {"jobs": rows[:1] if text == LAST else rows}
 
 
 def counts(answers: Sequence[Any]) -> dict[str, Any]:

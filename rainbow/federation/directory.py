@@ -17,13 +17,14 @@ from rainbow.cache import LruCache
 from rainbow.errors import Conflict
 from rainbow.federation.callers import Caller, busy
 from rainbow.federation.shards import Answer, Away, Shard
+from rainbow.job_names import LAST, not_one
 from rainbow.selection.rank import chance_of, drawn
 
 MOST = 200_000  # clusters, and jobs, whose shard is remembered
 MOST_SEEN = 10_000  # callers whose clusters are remembered, by name
 SEEN = 300.0  # seconds until they are looked at again
-WHOLE_ID = 24  # digits of a job's id; fewer are the beginning of one
-CLUSTER, JOB = "/v1/clusters/{}", "/v1/jobs/{}?limit=1"
+CLUSTER, JOB, FIND = "/v1/clusters/{}", "/v1/jobs/{}", "/v1/jobs:find?job={}"
+Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Directory:
@@ -41,11 +42,31 @@ class Directory:
 
     async def of_cluster(self, who: Caller, name: str) -> Shard:
         """Return the shard of a cluster; if there is none, one that says so."""
-        return await self._find(who, CLUSTER, name)
+        if (shard := self._sure(who, CLUSTER, name)) is not None:
+            return shard
+        told = await self._ask_all(who, CLUSTER.format(quote(name, safe="")))
+        found = [shard for shard, answer in told.items() if answer.is_good]
+        if len(found) > 1:
+            at = ", ".join(shard.url for shard in found)
+            raise Conflict(f"{name[:100]} is at several shards: {at}; ask the shard itself")
+        return self._places.put((CLUSTER, name), found[0]) if found else self._nowhere(who, told)
 
-    async def of_job(self, who: Caller, job: str) -> Shard:
-        """Return the shard of a job, by its id or the beginning of it; if there is none, one that says so."""
-        return await self._find(who, JOB, job)
+    async def of_job(self, who: Caller, job: str, headers: Headers = ()) -> Shard:
+        """Return the shard of the job that a text names; if there is none, one that says so.
+
+        Each shard says which of its jobs it names: those of all together must be one, and `last` is the newest.
+        """
+        if (shard := self._sure(who, JOB, job)) is not None:
+            return shard
+        told = await self._ask_all(who, FIND.format(quote(job, safe="")), headers)
+        rows = [(row, shard) for shard, one in told.items() if one.is_good for row in one.json()["jobs"]]
+        rows.sort(key=lambda each: str(each[0]["id"]), reverse=True)
+        rows = rows[:1] if job == LAST else rows
+        if len(rows) > 1:
+            raise not_one(job, [row for row, _ in rows])
+        if rows and job == rows[0][0]["id"]:
+            self.learn(job, rows[0][1])
+        return rows[0][1] if rows else self._nowhere(who, told)
 
     def pinned(self, who: Caller, text: str) -> Shard:
         """Return the shard for what must always be at the same of a caller's; Away if it does not answer."""
@@ -62,22 +83,17 @@ class Directory:
         """Forget where a cluster is."""
         self._places.forget((CLUSTER, cluster))
 
-    async def _find(self, who: Caller, kind: str, name: str) -> Shard:
+    def _sure(self, who: Caller, kind: str, name: str) -> Shard | None:
+        """Return the shard of something without asking; None: several might have it."""
         known = self._places.get((kind, name))
         if known is not None and known in who.tokens:
             return known
-        if len(who.tokens) == 1 and not who.away:
-            return who.shards[0]
+        return who.shards[0] if len(who.tokens) == 1 and not who.away else None
+
+    async def _ask_all(self, who: Caller, target: str, headers: Headers = ()) -> dict[Shard, Answer]:
         here = who.here
-        answers = await asyncio.gather(*(_ask(who, shard, kind.format(quote(name, safe=""))) for shard in here))
-        told = {shard: answer for shard, answer in zip(here, answers, strict=True) if answer is not None}
-        found = [shard for shard, answer in told.items() if answer.is_good]
-        if len(found) > 1:
-            at = ", ".join(shard.url for shard in found)
-            raise Conflict(f"{name[:100]} is at several shards: {at}; give the whole id, or ask the shard itself")
-        if len(found) == 1 and (kind == CLUSTER or len(name) == WHOLE_ID):
-            return self._places.put((kind, name), found[0])
-        return found[0] if found else self._nowhere(who, told)
+        answers = await asyncio.gather(*(_ask(who, shard, target, headers) for shard in here))
+        return {shard: answer for shard, answer in zip(here, answers, strict=True) if answer is not None}
 
     def _nowhere(self, who: Caller, told: Mapping[Shard, Answer]) -> Shard:
         """Return the shard that says most of what is wrong; raise if one of those that are away may have it."""
@@ -86,7 +102,7 @@ class Directory:
         for shard, answer in told.items():
             if answer.status in (429, 503):
                 raise busy(shard, answer)
-        return max(told, key=lambda shard: len(told[shard].body))  # "several jobs begin with ..."
+        return next(iter(told))
 
     # ── what was seen ──
 
@@ -122,8 +138,8 @@ def _by_hash(text: str, shards: Sequence[Shard]) -> Shard:
     return by_url[drawn(dict.fromkeys(by_url, 1.0), chance_of(text))]
 
 
-async def _ask(who: Caller, shard: Shard, target: str) -> Answer | None:
+async def _ask(who: Caller, shard: Shard, target: str, headers: Headers = ()) -> Answer | None:
     try:
-        return await shard.ask("GET", target, who.header(shard))
+        return await shard.ask("GET", target, [*who.header(shard), *headers])
     except Away:
         return None

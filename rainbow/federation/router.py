@@ -46,6 +46,7 @@ from rainbow.store.credentials import digest
 
 PASSED = frozenset(
     {b"content-type", b"content-encoding", b"accept", b"if-match", b"idempotency-key", b"last-event-id"}
+    | {b"rainbow-login"}
 )
 ENVELOPES = frozenset({"jobs.submit", "jobs.match", "jobs.eta_of_jobspec", "batch.submit"})
 RETURNED = frozenset(
@@ -212,7 +213,9 @@ class Router:
         if "name" in asked.arguments:
             return await self._of_cluster(asked, asked.arguments["name"])
         if group == "jobs" and name in OF_JOBS:
-            return await self._pass(asked, await self._directory.of_job(asked.who, asked.arguments["job_id"]))
+            return await self._pass(
+                asked, await self._directory.of_job(asked.who, asked.arguments["job_id"], asked.passed)
+            )
         raise Conflict(
             f"each shard answers this for itself: {_by_url(asked.who.shards)}",
             shards=[shard.url for shard in asked.who.shards],
@@ -261,6 +264,9 @@ class Router:
         most = int(limit) if limit.isdecimal() else 0  # a shard says what is wrong with it
         oldest = asked.query.get("sort") == "oldest"
         return await self._all(asked, partial(merge.page, limit=most, oldest=oldest))
+
+    async def _find(self, asked: Asked) -> Answer:
+        return await self._all(asked, partial(merge.named, asked.query.get("job", "")))
 
     async def _counts(self, asked: Asked) -> Answer:
         return await self._all(asked, merge.counts)
@@ -366,6 +372,7 @@ MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "jobs.match": Router._match,
     "jobs.eta_of_jobspec": Router._match,
     "jobs.listing": Router._page,
+    "jobs.find": Router._find,
     "jobs.counts": Router._counts,
     "tokens.mint": Router._mint,
     "tokens.listing": Router._tokens,

@@ -175,6 +175,12 @@ def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[Jo
     return [record_of(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
 
 
+def active_named(connection: sa.Connection, name: str, most: int) -> list[JobRecord]:
+    """Return at most `most` jobs of this name that have not ended, the newest first."""
+    query = SEEN.where(jobs.c.state.in_(PENDING), jobs.c.name == name).order_by(jobs.c.id.desc())
+    return [record_of(row) for row in connection.execute(query.limit(most))]
+
+
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
     """Return those of these jobs that exist."""
     wanted = sorted(job_ids)

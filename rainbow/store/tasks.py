@@ -402,6 +402,14 @@ def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, i
     return Summary(found, told[0], told[1], list(named), told[2] or 0.0, connection.execute(site).scalar())
 
 
+def jobs_at_site(connection: sa.Connection, cluster: str, number: str) -> list[str]:
+    """Return the jobs that the site of a cluster of this name calls by a number, the newest first."""
+    at = sa.select(clusters.c.id).where(clusters.c.name == cluster).scalar_subquery()
+    query = sa.select(tasks.c.job).where(tasks.c.cluster_id == at, tasks.c.site.is_not(None)).distinct()
+    query = query.where(tasks.c.site["number"].as_string() == number).order_by(tasks.c.job.desc())
+    return list(connection.execute(query).scalars())
+
+
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:
     """Return {job: how long its tasks that completed ran on average}, of the jobs with any."""
     ran = sa.func.avg(tasks.c.ended_at - tasks.c.started_at)

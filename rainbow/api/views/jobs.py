@@ -14,6 +14,7 @@ from rainbow.api.wire import (
     count_in_query,
     flag,
     list_of,
+    login,
     number_of,
     read_jobspec,
     read_mapping,
@@ -243,25 +244,42 @@ def _choice(name: str, allowed: tuple[str, ...]) -> str:
 
 
 def _named(job_id: str) -> tuple[Caller, str]:
-    """Say who asks, and the whole id of the job that is named by it or by its beginning."""
+    """Say who asks, and the whole id of the job that the path names."""
     asking = who()
-    return asking, names.whole_id(service(), asking, job_id)
+    return asking, names.whole_id(service(), asking, job_id, login())
+
+
+@jobs.get("/jobs:find")
+def find() -> Any:
+    """Find the jobs that a text names, the newest first.
+
+    `job` is a number, NUMBER_INDEX for an element of an array, an id or a beginning of one, the name of a job that has
+    not ended, SITE:N as a site calls it, or `last`: the newest job of the person who asks, whose login is in the
+    header Rainbow-Login where the token names no requestor. `element` is the place of its task; null: the whole job.
+    """
+    asking, text = who(), request.args.get("job", "")
+    with service().store.read() as connection:
+        found = names.matches(connection, asking, text, login())
+    shown = ("id", "number", "name", "requestor", "cluster", "state", "submitted_at")
+    rows = [{**{key: getattr(one.record, key) for key in shown}, "element": one.element} for one in found]
+    return jsonify(jobs=[timed({**row, "cluster": row["cluster"] or None}) for row in rows])
 
 
 @jobs.get("/jobs/<id:job_id>")
 def show(job_id: str) -> Any:
     """Show a job with its tasks, in pages.
 
-    A job is named by its number, its id, or a unique beginning of the id of 4 digits or more, here and everywhere;
-    an element of an array by its own number or NUMBER_INDEX, which shows its task alone. Pages have 1,000 tasks, or
-    `limit`; `next` is the index to pass as `after`, null on the last page. `counts` has the tasks by state.
+    A job is named by its number, its id, a beginning of the id of 4 digits or more, its name while it has not ended,
+    SITE:N or `last`, here and everywhere; an element of an array by its own number or NUMBER_INDEX, which shows its
+    task alone. Pages have 1,000 tasks, or `limit`; `next` is the index to pass as `after`, null on the last page.
+    `counts` has the tasks by state.
     """
     after, listed = request.args.get("after"), service().settings.limits.listed
     most = count_in_query("limit", listed, listed)
     if after is not None and not (after.isdecimal() and len(after) < MOST_DIGITS):
         raise RequestError("after must be the index of a task", pointer="/after")
     asking = who()
-    named = names.find(service(), asking, job_id)
+    named = names.find(service(), asking, job_id, login())
     begin = None if after is None else int(after)
     return jsonify(timed(job_queries.show(service(), asking, named.job, begin, most, named.element)))
 
@@ -338,7 +356,7 @@ def policy_check() -> Any:
 def _changed(verb: Callable[[Any, Caller, str], None], job_id: str) -> Any:
     """Change a job and show it as it is then."""
     asking = who()
-    whole = names.whole_job(service(), asking, job_id)
+    whole = names.whole_job(service(), asking, job_id, login())
     verb(service(), asking, whole)
     return jsonify(timed(job_queries.show(service(), asking, whole)))
 

@@ -29,7 +29,7 @@ from rainbow.cli.output.columns import (
 )
 from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
 from rainbow.cli.session import with_tokens
-from rainbow.errors import NotFound
+from rainbow.job_names import LAST
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
 from rainbow.text import some
@@ -120,11 +120,8 @@ def job() -> None:
 @job.command()
 @with_tokens
 def last(client: Client) -> None:
-    """Print the id of the newest job: rainbow job why $(rainbow job last)."""
-    newest = next(iter(client.all_jobs()), None)
-    if newest is None:
-        raise NotFound("there are no jobs; submit one with rainbow submit")
-    click.echo(newest["id"])
+    """Print the id of your newest job: rainbow job why $(rainbow job last)."""
+    click.echo(client.find_job(LAST)["id"])
 
 
 @job.command()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 MISSING = "authentication required"
+ANONYMOUS = "anonymous"  # whom a job is for where nobody says it
 UNKNOWN = "credential not recognized: it is mistyped, expired, revoked, or belongs to a deleted cluster"
 MOST_CALLERS = 256  # callers that are remembered
 HELP = "see `rainbow help credentials`"
@@ -197,7 +198,7 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
 def requestor_of(asked: str | None, allowed: list[str] | None, login: str | None = None) -> str:
     """Return who a job is for: what the request says, if the token may act for them, else the caller's login."""
     if allowed is None:
-        return asked or login or "anonymous"
+        return asked or login or ANONYMOUS
     if asked is None and login in allowed:
         return str(login)
     if asked is None and allowed:

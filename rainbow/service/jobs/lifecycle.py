@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
+WHOLE_ID = 24  # hexadecimal digits
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each

@@ -15,7 +15,7 @@ from rainbow.selection import Choice, read_of, reads_states
 from rainbow.selection.variables import ACCOUNT, FORECAST
 from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
-from rainbow.service.core.access import Caller, requestor_of
+from rainbow.service.core.access import ANONYMOUS, Caller, requestor_of
 from rainbow.service.core.limits import admit, limits_of
 from rainbow.service.jobs import numbers
 from rainbow.service.jobs.dependencies import (
@@ -250,9 +250,7 @@ class SubmitTransaction:
     def arrival(self, connection: sa.Connection) -> Arrival:
         """Return the job as a decision about it sees it; its account where that is read."""
         asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
-        user = (
-            asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login) or "anonymous"
-        )
+        user = asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login) or ANONYMOUS
         account = ""
         if read_of(self.selector, self.options, ACCOUNT):
             request, named = self.wanted.request, asked.account

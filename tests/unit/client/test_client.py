@@ -209,7 +209,7 @@ def test_a_url_that_is_none_is_refused_in_words(url: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_would_be_another_address_is_refused(name: str) -> None:
     with Client("http://127.0.0.1:1") as client, pytest.raises(RequestError):
-        client.job(name)
+        client.cluster(name)
 
 
 def test_a_name_is_quoted(asked: Any) -> None:
