@@ -319,18 +319,6 @@ class Client(WaitVerbs, Figures):
                 return
             query["cursor"] = page["next"]
 
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Cancel a job. Of one with very many tasks the last ones may still be canceled after this."""
-        return self._object("DELETE", self._job(job_id))
-
-    def suspend(self, job_id: str) -> dict[str, Any]:
-        """Hold a job: what runs is stopped in place, what waits does not start."""
-        return self._object("POST", self._job(job_id) + ":suspend")
-
-    def resume(self, job_id: str) -> dict[str, Any]:
-        """Resume a suspended job."""
-        return self._object("POST", self._job(job_id) + ":resume")
-
     def reserve(
         self,
         cluster: str,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rainbow.client.naming import JobNames
+from rainbow.client.job_verbs import JobVerbs
 from rainbow.client.transport import Problem
 from rainbow.errors import RainbowError, TryLater, Unavailable
 
@@ -67,7 +67,7 @@ ENDED = frozenset({"COMPLETED", "FAILED", "CANCELED"})
 ALIVE: dict[str, Any] = {"id": None, "event": "alive", "data": {}}
 
 
-class WaitVerbs(JobNames):
+class WaitVerbs(JobVerbs):
     """Verbs of Client; it has the calls."""
 
     def _whole(self, job: dict[str, Any]) -> dict[str, Any]:

@@ -80,6 +80,8 @@ def matches(connection: sa.Connection, who: Caller, text: str, login: str | None
 
     What is exact comes first: `last` is never a job's name, and an id is never the name of another job.
     """
+    if not text:
+        return []
     if text == LAST:
         newest = newest_of(connection, who, login)
         return [Named(newest)] if newest else []
@@ -142,8 +144,8 @@ def _at_site(connection: sa.Connection, who: Caller, cluster: str, number: str) 
 def newest_of(connection: sa.Connection, who: Caller, login: str | None) -> JobRecord | None:
     """Return the newest job of the person who asks, as a submit of theirs would name them.
 
-    A token that names requestors says who that is; one that names nobody is shared, and the login tells its users
-    apart. So `last` is never another user's job, whatever else the credentials show.
+    A token that names requestors says who that is; any other is shared, and the login tells its users apart. So
+    `last` is never another user's job, whatever else the credentials show.
     """
     newest = [
         record

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 
 from rainbow.cli.main import main
 from rainbow.client import Client, Problem
-from rainbow.errors import NotFound, RequestError
+from rainbow.errors import RequestError
 from rainbow.federation.upstream import Upstream
 from rainbow.idempotency import made_at, new_key
 from rainbow.service import Limits, Settings
@@ -118,28 +118,6 @@ def test_lists_are_of_all_shards_and_each_thing_is_found_at_its_own(site: Site) 
             client.job(ids[0][:4])
         with pytest.raises(Problem, match=r"job f{24} not found"):
             client.job("f" * 24)
-
-
-def test_last_is_of_the_person_who_asks_and_a_name_of_one_job_at_any_shard(site: Site) -> None:
-    """Two users of the same tokens, their jobs on both shards: neither verb nor name reaches the other's job."""
-    clusters = [next(iter(sorted(site.of(shard)))) for shard in site.shards]
-    by = {login: Client(site.url, site.tokens, tries=1, login=login) for login in ("ann", "bob", "carol")}
-    with by["ann"] as ann, by["bob"] as bob, by["carol"] as carol:
-        first = ann.submit(jobspec(), name="mine", requestor="ann", clusters=clusters[:1])["id"]
-        others = [bob.submit(jobspec(), name="twins", requestor="bob", clusters=[one])["id"] for one in clusters]
-        assert ann.cancel("last")["id"] == first
-        assert {ann.job(one)["state"] for one in others} == {"WAITING"}
-        assert bob.find_job("last")["id"] == others[-1]
-        assert bob.suspend("last")["id"] == others[-1]
-        with pytest.raises(NotFound, match=f"2 jobs are named twins: {others[1]}, {others[0]}; give an id"):
-            carol.find_job("twins")
-        with pytest.raises(Problem, match="2 jobs are named twins") as several:
-            carol.cancel("twins")
-        assert several.value.status == 404
-        with pytest.raises(Problem, match="carol has no job here"):
-            carol.cancel("last")
-        assert bob.cancel("last")["id"] == others[1]
-        assert bob.cancel("twins")["id"] == others[0]
 
 
 def test_a_new_router_finds_what_another_has_placed(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""How calls name a job: by an id or the beginning of one, an element, a name, `last`, or a site's number."""
+"""What is done to jobs, and how calls name one: an id or its beginning, an element, a name, `last`, SITE:N."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 IN_PATH = re.compile(r"(?!\.{1,2}$)[^/:]+(:\d+)?")  # the names of jobs that a path can hold
 
 
-class JobNames:
-    """The methods of a client that find out which job a text names."""
+class JobVerbs:
+    """The methods of a client that find a job by a text, and that change jobs."""
 
     _calls: Calls
 
@@ -35,3 +35,18 @@ class JobNames:
         if isinstance(job, str) and job and not IN_PATH.fullmatch(job):
             job = self.find_job(job)["id"]
         return path("jobs", job, *below)
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job. Of one with very many tasks the last ones may still be canceled after this."""
+        return self._changed("DELETE", self._job(job_id))
+
+    def suspend(self, job_id: str) -> dict[str, Any]:
+        """Hold a job: what runs is stopped in place, what waits does not start."""
+        return self._changed("POST", self._job(job_id) + ":suspend")
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Resume a suspended job."""
+        return self._changed("POST", self._job(job_id) + ":resume")
+
+    def _changed(self, method: str, address: str) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._calls.call(method, address))
