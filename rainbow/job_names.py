@@ -18,7 +18,8 @@ _FEW_DIGITS = re.compile(r"[0-9a-f]{1,3}")
 def not_one(text: str, rows: Sequence[Mapping[str, Any]], login: str | None = None) -> NotFound:
     """Return what is raised where a text names no job, or several, which it lists.
 
-    >>> print(not_one("train", [{"id": "18e", "number": 2, "name": "train"}, {"id": "18d", "number": 1, "name": "train"}]))
+    >>> twins = [{"id": "18e", "number": 2, "name": "train"}, {"id": "18d", "number": 1, "name": "train"}]
+    >>> print(not_one("train", twins))
     2 jobs are named train: 2, 1; give a number
     """
     if rows:
@@ -34,7 +35,9 @@ def not_one(text: str, rows: Sequence[Mapping[str, Any]], login: str | None = No
 def _several(text: str, rows: Sequence[Mapping[str, Any]]) -> NotFound:
     count = f"{MOST_NAMED} or more" if len(rows) >= MOST_NAMED else str(len(rows))
     what, hint, key = f"{count} jobs are named {text[:LONGEST]}", "give a number", "number"
-    if any(row["name"] != text for row in rows):
+    if text.isdecimal():  # servers behind one router whose numbers have one range
+        hint, key = "give an id", "id"
+    elif any(row["name"] != text for row in rows):
         what, hint, key = f"several jobs begin with {text[:LONGEST]}", "give more digits of the id", "id"
     some = [str(row.get(key) or row["id"]) for row in rows]
     listed = ", ".join(some[:LISTED]) + (", ..." if len(some) > LISTED else "")

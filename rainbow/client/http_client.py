@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from rainbow.client import responses
 from rainbow.client.figures import Figures
+from rainbow.client.job_verbs import JobVerbs
 from rainbow.client.transport import Calls, Problem, document_of, given, named, names, of_cluster, path
 from rainbow.client.wait import WaitVerbs
 from rainbow.errors import RequestError, TryLater
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 
-class Client(WaitVerbs, Figures):
+class Client(WaitVerbs, JobVerbs, Figures):
     """A Rainbow server, as seen with some credentials.
 
     `token` is one token or secret, or several: the clusters of all of them are considered together. `timeout`

@@ -253,9 +253,9 @@ def _named(job_id: str) -> tuple[Caller, str]:
 def find() -> Any:
     """Find the jobs that a text names, the newest first.
 
-    `job` is a number, NUMBER_INDEX for an element of an array, an id or a beginning of one, the name of a job that has
-    not ended, SITE:N as a site calls it, or `last`: the newest job of the person who asks, whose login is in the
-    header Rainbow-Login where the token names no requestor. `element` is the place of its task; null: the whole job.
+    `job` is a number, NUMBER_INDEX for an element of an array, an id or a beginning of one, the name of a job that
+    has not ended, SITE:N as a site calls it, or `last`: the newest job of the person who asks, whose login is in the
+    header Rainbow-Login where the token names no requestor. `element` is the place of its task; null: all of it.
     """
     asking, text = who(), request.args.get("job", "")
     with service().store.read() as connection:

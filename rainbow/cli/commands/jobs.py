@@ -120,8 +120,9 @@ def job() -> None:
 @job.command()
 @with_tokens
 def last(client: Client) -> None:
-    """Print the id of your newest job: rainbow job why $(rainbow job last)."""
-    click.echo(client.find_job(LAST)["id"])
+    """Print the number of your newest job: rainbow job why $(rainbow job last)."""
+    newest = client.find_job(LAST)
+    click.echo(newest.get("number") or newest["id"])
 
 
 @job.command()

@@ -58,7 +58,9 @@ def find(service: Service, who: Caller, text: str, login: str | None = None) -> 
     with service.store.read() as connection:
         rows = matches(connection, who, text, login)
     if len(rows) != 1:
-        raise not_one(text, [{"id": one.job, "number": one.record.number, "name": one.record.name} for one in rows], login)
+        raise not_one(
+            text, [{"id": one.job, "number": one.record.number, "name": one.record.name} for one in rows], login
+        )
     return rows[0]
 
 

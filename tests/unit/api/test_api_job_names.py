@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from rainbow.service.placement import submit as placement_submit
 from tests.conftest import ADMIN, Api, Cluster, jobspec
 
 
@@ -56,11 +57,26 @@ def test_a_name_is_that_of_one_active_job(oak: Cluster) -> None:
     second = submit(oak, "bob", "train")
     assert found(oak, "train") == [second, first]
     told = oak.api.problem(404, "not-found", "DELETE", "/v1/jobs/train", None, oak.token)
-    assert told["detail"] == f"2 jobs are named train: {second}, {first}; give an id"
+    numbers = [oak.api.good("GET", f"/v1/jobs/{job}", None, oak.token)["number"] for job in (second, first)]
+    assert told["detail"] == f"2 jobs are named train: {numbers[0]}, {numbers[1]}; give a number"
     assert told["jobs"] == [second, first]
     oak.api.good("DELETE", f"/v1/jobs/{second}", None, oak.token)
     assert oak.api.good("DELETE", "/v1/jobs/train", None, oak.token)["id"] == first
     assert found(oak, "train") == []
+
+
+def test_a_number_is_the_job_that_has_it_and_never_the_beginning_of_an_id(
+    oak: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(oak, "ann", "77")
+    number = oak.api.good("GET", f"/v1/jobs/{job}", None, oak.token)["number"]
+    other = submit(oak, "bob", str(number))
+    assert found(oak, str(number)) == [job]
+    assert found(oak, "77") == [job]  # no job has this number
+    assert found(oak, str(number + 1)) == [other]
+    monkeypatch.setattr(placement_submit, "new_id", lambda: "123456789012345678901234")
+    third = submit(oak, "carol")
+    assert (found(oak, "12345678"), found(oak, "123456789012")) == ([], [third])
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,17 @@ def test_cancel_last_never_touches_another_users_job(shell: Shell, said: str) ->
     assert shell.code("job", "cancel", job, LOGNAME="bob") is Exit.OK
     states = {job["id"]: job["state"] for job in shell.json("jobs", "--all")}
     assert (states[bobs], states[alices]) == ("CANCELED", "WAITING")
-    assert shell("job", "last", LOGNAME="alice").stdout.strip() == alices
+    assert shell.json("job", "show", shell("job", "last", LOGNAME="alice").stdout.strip())["id"] == alices
     assert shell.code("job", "cancel", "last", LOGNAME="nobody-yet") is Exit.NOT_FOUND
     assert shell.json("job", "cancel", "last", LOGNAME="alice")["id"] == alices
 
 
 def test_a_name_of_several_jobs_is_listed_and_none_is_touched(shell: Shell) -> None:
     jobs = [waiting(shell, "train") for _ in range(3)]
+    numbers = [str(shell.json("job", "show", job)["number"]) for job in jobs]
     result = shell("job", "cancel", "train")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == f"rainbow: 3 jobs are named train: {', '.join(reversed(jobs))}; give an id\n"
+    assert result.stderr == f"rainbow: 3 jobs are named train: {', '.join(reversed(numbers))}; give a number\n"
     assert {job["state"] for job in shell.json("jobs") if job["name"] == "train"} == {"WAITING"}
     for job in jobs[1:]:
         shell("job", "cancel", job)

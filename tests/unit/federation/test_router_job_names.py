@@ -35,7 +35,8 @@ def test_last_and_names_reach_the_job_of_the_person_who_asks_alone(site: tuple[s
         assert ann.cancel("last")["id"] == first
         assert {ann.job(one)["state"] for one in twins} == {"WAITING"}
         assert bob.find_job("last")["id"] == bob.suspend("last")["id"] == twins[1]
-        listed = f"2 jobs are named twins: {twins[1]}, {twins[0]}; give an id"
+        numbers = [row["number"] for row in bob.find_jobs("twins")]
+        listed = f"2 jobs are named twins: {numbers[0]}, {numbers[1]}; give a number"
         with pytest.raises(NotFound, match=listed):
             carol.find_job("twins")
         with pytest.raises(Problem, match=listed) as several:
