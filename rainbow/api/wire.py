@@ -319,6 +319,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "clusters.patch_graph": {"drain": {"type": "boolean"}},
     "jobs.show": {"limit": PAGE["limit"], "after": {"type": "integer", "minimum": 0, "maximum": 99_999_999}},
     "jobs.why": {"verify": {"type": "boolean"}},
+    "jobs.certificate": {"task": {"type": "integer", "minimum": 0, "maximum": 99_999_999}},
     "jobs.listing": {
         **PAGE,
         "summary": {"type": "boolean"},

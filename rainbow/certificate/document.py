@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +16,13 @@ from rainbow.errors import InputError
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
+    from rainbow.jobspec import Resource
 
 VERSION = 1
 MOST_ROWS = 1_000_000
 HOW = ("at", "on", "all", "of")
-KEYS = ("version", "graph", "variant", "rows")
+KEYS = ("version", "graph", "variant", "rows", "requests")  # `requests` names them for people, and proves nothing
+MOST_STORED = 10_000  # rows; of more a digest is kept
 
 
 class Row(NamedTuple):
@@ -36,6 +41,53 @@ class Certificate(NamedTuple):
     variant: int
     rows: tuple[Row, ...]
     graph: int | None = None
+
+
+class Stored(NamedTuple):
+    """What a store keeps of a start's check; of very many rows, or without any, the certificate is None."""
+
+    certificate: Certificate | None
+    rows: int
+    slots: int
+    graph: int | None
+    milliseconds: float
+    sha256: str = ""
+
+
+def folded(certificate: Certificate, milliseconds: float) -> bytes:
+    """Write a certificate as a store keeps it, compressed: rows of equal nodes take a few bytes each."""
+    rows = [list(row) for row in certificate.rows]
+    slots, digest = sum(row.how == "at" for row in certificate.rows), ""
+    kept: Any = rows
+    if len(rows) > MOST_STORED:
+        digest, kept = hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest(), None
+    content = [certificate.graph, certificate.variant, len(rows), slots, milliseconds, digest, kept]
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+
+
+def unfolded(content: bytes) -> Stored:
+    """Read what a store keeps.
+
+    >>> one = Certificate(0, (Row(0, -1, "at", "n0", 0), Row(1, 0, "of", "core0", 4)), 12)
+    >>> unfolded(folded(one, 0.1)) == Stored(one, 2, 1, 12, 0.1)
+    True
+    """
+    graph, variant, rows, slots, milliseconds, digest, kept = json.loads(zlib.decompress(content))
+    certificate = None if kept is None else Certificate(variant, tuple(Row(*row) for row in kept), graph)
+    return Stored(certificate, rows, slots, graph, milliseconds, digest)
+
+
+def names_of(trees: Sequence[Resource]) -> list[str]:
+    """Name the requests of a variant in the order of their numbers: "slot run", "core × 4".
+
+    >>> from rainbow.jobspec import Count, Resource
+    >>> names_of([Resource("slot", label="run", children=(Resource("core", Count(4, 4)),))])
+    ['slot run', 'core × 4']
+    """
+    parts = [part for tree in trees for part in tree.walk()]
+    counted = ["" if part.is_slot or part.count.min == 1 else f" × {part.count.min} {part.unit}" for part in parts]
+    called = [f"slot {part.label}".strip() if part.is_slot else part.type for part in parts]
+    return [f"{name}{many}".strip() for name, many in zip(called, counted, strict=True)]
 
 
 def written(certificate: Certificate) -> dict[str, Any]:

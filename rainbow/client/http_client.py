@@ -299,6 +299,10 @@ class Client(WaitVerbs, JobVerbs, Figures):
         body = {"jobspec": jobspec} | given(name=name, requestor=requestor, clusters=named(clusters), login=login)
         return self._object("POST", "/v1/eta", body)
 
+    def certificate(self, job_id: str, task: int | None = None) -> dict[str, Any]:
+        """Show the rows that prove a start, of this task or of the first; NotFound where there are none."""
+        return self._object("GET", path("jobs", job_id, "certificate"), query=given(task=task))
+
     def why(self, job_id: str, *, verify: bool = False) -> dict[str, Any]:
         """Show the whole decision: match, selection steps, why it waits; `verify`: can it ever run, and now."""
         return self._object("GET", self._job(job_id, "why"), query=given(verify="true" if verify else None))

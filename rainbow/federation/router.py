@@ -53,7 +53,7 @@ RETURNED = frozenset(
     {b"content-type", b"location", b"etag", b"retry-after", b"www-authenticate", b"allow", b"cache-control"}
     | {b"idempotent-replayed"}
 )
-OF_JOBS = frozenset({"show", "eta", "why", "replay", "suspend", "resume", "cancel"})
+OF_JOBS = frozenset({"show", "eta", "why", "certificate", "replay", "suspend", "resume", "cancel"})
 STREAM = b"text/event-stream"
 MOST_PATHS = 10_000
 MOST_SEEING = 4  # callers at once whose clusters are looked at beside their requests

@@ -32,6 +32,7 @@ from rainbow.matching.workers.proof import (
     occupied,
     others_on,
     refuted,
+    rows_of_amounts,
     take_beside,
 )
 from rainbow.matching.workers.worker_use import (
@@ -136,6 +137,7 @@ __all__ = [
     "prepare",
     "refusals_of",
     "refuted",
+    "rows_of_amounts",
     "shown_explained",
     "smallest_change",
     "stated_units",

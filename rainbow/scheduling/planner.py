@@ -146,6 +146,8 @@ def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] 
         pieces = [free.fill(start.placement) for start in starts]
         if None in pieces:
             return None
+        if (refused := free.unproved(gang.demand, pieces)) is not None:
+            return refused
         return [replace(start, held=free.words(own)) for start, own in zip(starts, pieces, strict=True)]
     taken = free.take(gang.demand, among={name for start in starts for name in start.placement if name})
     if taken is None or (refused := free.unproved(gang.demand, taken.located)) is not None:

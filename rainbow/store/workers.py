@@ -1,4 +1,4 @@
-"""The workers' states, and the agents' last heartbeats."""
+"""The workers' states, the agents' last heartbeats, and what proves that starts hold of workers what they ask for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.state_machine import BOOKED, WorkerState
+from rainbow.certificate.document import Stored, unfolded
+from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store.schema import agents, clusters, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
@@ -238,3 +239,43 @@ def forget_losses(connection: sa.Connection, cluster_id: str, names: Collection[
 
 def _delete(cluster_id: str, name: str) -> sa.Delete:
     return workers.delete().where(workers.c.cluster_id == cluster_id, workers.c.name == name)
+
+
+# ── certificates: with the first task of the gang that started, kept in the transaction of the start ──
+
+_KEEP = (
+    tasks.update()
+    .where(tasks.c.id == sa.bindparam("task"))
+    .values(certificate=sa.bindparam("content", type_=tasks.c.certificate.type))
+)
+_FIRST = (
+    sa.select(tasks.c.certificate)
+    .where(
+        tasks.c.job == sa.bindparam("wanted"),
+        tasks.c.gang == sa.bindparam("of_gang"),
+        tasks.c.assigned_at == sa.bindparam("at"),
+        tasks.c.certificate.is_not(None),
+    )
+    .limit(1)
+)
+ELSEWHERE = b""  # its site placed it, after the start was checked
+
+
+def keep_certificates(connection: sa.Connection, proved: Mapping[str, bytes], changed: Iterable[Task]) -> None:
+    """Keep the certificates of tasks that start, and forget those of starts before."""
+    starts = [task for task in changed if task.state is TaskState.ASSIGNED]
+    rows = [{"task": task.id, "content": proved.get(task.id)} for task in starts if task.attempt or task.id in proved]
+    if rows:
+        connection.execute(_KEEP, rows)
+
+
+def forget_certificate(connection: sa.Connection, task: str) -> None:
+    """Note that a site placed a task otherwise than it was checked."""
+    connection.execute(_KEEP, [{"task": task, "content": ELSEWHERE}])
+
+
+def certificate_of(connection: sa.Connection, task: Task) -> Stored | bytes | None:
+    """Return what is kept of a task's start: None where it was not checked, ELSEWHERE where its site placed it."""
+    key = {"wanted": task.job, "of_gang": task.gang, "at": task.assigned_at}
+    content = connection.execute(_FIRST, key).scalar()
+    return unfolded(content) if content else content

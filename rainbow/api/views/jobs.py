@@ -32,7 +32,7 @@ from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
-from rainbow.service.queries import fleet, forecasts
+from rainbow.service.queries import certificates, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.credentials import digest
 from rainbow.store.pages import COUNTED, Filter
@@ -309,6 +309,18 @@ def why(job_id: str) -> Any:
     """
     asked = job_queries.why_verified if flag("verify") else job_queries.why_now
     return jsonify(timed(asked(service(), *_named(job_id))))
+
+
+@jobs.get("/jobs/<id:job_id>/certificate")
+def certificate(job_id: str) -> Any:
+    """Show the rows that prove a start: of `task`, an index, or of the first task that has some.
+
+    Of more than 10,000 rows the digest `sha256` is kept. 404 where the start has no certificate says why.
+    """
+    index = request.args.get("task")
+    if index is not None and not (index.isdecimal() and len(index) < MOST_DIGITS):
+        raise RequestError("task must be the index of a task", pointer="/task")
+    return jsonify(certificates.certificate(service(), *_named(job_id), None if index is None else int(index)))
 
 
 @jobs.get("/jobs/<id:job_id>/replay")

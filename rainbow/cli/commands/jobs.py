@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job last|show|eta|why|replay|cancel|suspend|resume|wait`."""
+"""`rainbow jobs`, `rainbow job last|show|eta|why|certificate|replay|cancel|suspend|resume|wait`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from rainbow.certificate.document import read_certificate
 from rainbow.cli.commands.events import again, watch_option
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
@@ -27,7 +28,7 @@ from rainbow.cli.output.columns import (
     progress,
     site_of,
 )
-from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_steps
+from rainbow.cli.output.decisions import draw_decision, draw_replay, draw_rows, draw_steps
 from rainbow.cli.session import with_tokens
 from rainbow.job_names import LAST
 from rainbow.jobspec.hostlist import fold_hosts
@@ -114,7 +115,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: last, show, eta, logs, why, replay, cancel, suspend, resume, wait."""
+    """One job: last, show, eta, logs, why, certificate, replay, cancel, suspend, resume, wait."""
 
 
 @job.command()
@@ -170,6 +171,17 @@ def why(client: Client, job_id: str, output: str) -> None:
     """Show in one line where a job is and why, then how it was placed and whether it can ever run."""
     found = client.why(job_id, verify=True)
     printer.show(output, found, lambda console: _draw_why(console, found))
+
+
+@job.command()
+@click.argument("job_id")
+@click.option("--task", type=click.IntRange(min=0), help="The index of a task, where tasks start by themselves.")
+@printer.output_option
+@with_tokens
+def certificate(client: Client, job_id: str, task: int | None, output: str) -> None:
+    """Show the rows that prove a job's start; with -o json for `rainbow verify`."""
+    found = client.certificate(job_id, task)
+    printer.show(output, found, lambda console: _draw_certificate(console, found))
 
 
 @job.command()
@@ -282,10 +294,17 @@ def _more(job: Document) -> str:
     return f"{len(job['tasks'])} of {whole} tasks shown ({states}); see more with {more}"
 
 
+def _draw_certificate(console: Console, found: Document) -> None:
+    if "rows" in found:
+        draw_rows(console, read_certificate(found), found["requests"])
+    else:
+        console.print(printer.facts({"rows": f"{found['count']}: their SHA-256 is kept", "sha256": found["sha256"]}))
+
+
 def _draw_why(console: Console, found: Document) -> None:
     waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
     console.print(Text(printer.one_line(found.get("answer") or found["state"])), soft_wrap=True)
-    account = {key: found[key]["text"] for key in ("account", "preempted") if found.get(key)}
+    account = {key: found[key]["text"] for key in ("verified", "account", "preempted") if found.get(key)}
     told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
     console.print(printer.facts(told))
     draw_decision(console, found["decision"])

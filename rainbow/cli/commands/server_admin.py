@@ -120,7 +120,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     except RainbowError as fault:
         found.append(("configuration", "fault", str(fault)))
     url = url_of(database, config)
-    for check in (_packages, _store, _privacy, _disk, _secrets, _certificates, _drivers):
+    for check in (_packages, _store, _privacy, _disk, _secrets, _unverified, _certificates, _drivers):
         found += check(url, settings)
     rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
     printer.show(output, rows, printer.table(["CHECK", "RESULT", "DETAIL"], found))
@@ -202,6 +202,17 @@ def _secrets(url: str, _: Settings) -> Iterator[Found]:
         private = not path.stat().st_mode & 0o077
         words = "readable only by its owner" if private else "readable by other users; run chmod 600"
         yield ("credentials", "ok" if private else "fault", f"{path}: {words}")
+
+
+def _unverified(url: str, _: Settings) -> Iterator[Found]:
+    """Name the starts that were not made because what was placed did not meet the request."""
+    from rainbow.service.scheduler.refusal_report import reports
+    from rainbow.store import file_of
+
+    found = reports((file_of(url) or Path("x")).absolute().parent)
+    if found:
+        words = f"{some(len(found), 'start')} did not meet the request: {found[0]}{' and others' * (len(found) > 1)}"
+        yield ("unverified", "warning", words)
 
 
 def _certificates(_: str, settings: Settings) -> Iterator[Found]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.certificate.document import read_certificate, read_held
+from rainbow.certificate.document import names_of, read_certificate, read_held
 from rainbow.certificate.refutation import read_refutations
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
-from rainbow.cli.output.printer import table
+from rainbow.cli.output.decisions import draw_rows
 from rainbow.errors import InputError, RainbowError
 from rainbow.jobspec import parse_jobspec
 from rainbow.text import some
@@ -34,8 +34,11 @@ UNREADABLE, NOT_CHECKED = 2, 3
 @click.argument("file", type=files.PATH)
 @click.option("--graph", required=True, type=files.PATH, help="The cluster's graph file.")
 @click.option("--held", type=files.PATH, help="What others hold: a JSON mapping {vertex: amount, or null for all}.")
-def verify(answer: Path, file: Path, graph: Path, held: Path | None) -> None:
-    """Check that a printed answer is right: ANSWER is JSON of `rainbow match --certificate`, FILE the jobspec.
+@click.option("--task", type=click.IntRange(min=0), help="The task that it is of, where tasks start by themselves.")
+def verify(answer: Path, file: Path, graph: Path, held: Path | None, task: int | None) -> None:
+    """Check that a printed answer is right: ANSWER is JSON of `match --certificate` or `job certificate`.
+
+    FILE is the jobspec.
 
     Exits with 0 if it is verified, 1 if it is refused, 2 if it cannot be read, 3 if it says nothing to check.
     Asks no server.
@@ -43,7 +46,7 @@ def verify(answer: Path, file: Path, graph: Path, held: Path | None) -> None:
     try:
         if answer.stat().st_size > MOST_BYTES:
             raise InputError(f"{answer} is larger than {MOST_BYTES // 10**6} MB")
-        cluster, request = one_cluster((graph,)), parse_jobspec(files.text_of(file))
+        cluster, request = one_cluster((graph,)), _part(parse_jobspec(files.text_of(file)), task)
         certificate, claims = _claims(files.json_of(answer), cluster)
         others = held_of(held, cluster)
     except (RainbowError, RecursionError) as fault:
@@ -80,6 +83,17 @@ def _checked(
     return faults, [], f"{some(slots, 'slot')}, {some(len(certificate.rows), 'row')}"
 
 
+def _part(request: Request, task: int | None) -> Request:
+    """Return what the tasks ask for that start together with one; of a job that starts as one, all of it."""
+    from rainbow.scheduling.gangs import gangs
+
+    parts = gangs(request) if task is not None else ()
+    found = next((gang.request for gang in parts if any(one.index == task for one in gang.tasks)), None)
+    if task is not None and found is None:
+        raise InputError(f"the jobspec has no task {task}")
+    return found or request
+
+
 def one_cluster(graphs: tuple[Path, ...]) -> Cluster:
     """Return the only cluster of some paths; what others hold is of one graph."""
     clusters = files.clusters_of(graphs)
@@ -95,7 +109,9 @@ def held_of(path: Path | None, cluster: Cluster) -> dict[str, int | None]:
 
 def _claims(document: Any, cluster: Cluster) -> tuple[Certificate | None, list[Refutation] | None]:
     """Return what an answer of `match` says of a cluster, or the document itself as a certificate."""
-    if not (isinstance(document, Mapping) and "candidates" in document):
+    if not isinstance(document, Mapping) or "sha256" in document:
+        return None, None
+    if "candidates" not in document:
         return read_certificate(document), None
     for key, part in (("candidates", "certificate"), ("refusals", "refutation")):
         own = document.get(key)
@@ -124,19 +140,9 @@ def certified_answer(
 def draw_certificates(console: Console, request: Request, answer: Mapping[str, Any]) -> None:
     """Draw the rows of every candidate's certificate, and what refutes each other cluster."""
     for one in answer["candidates"]:
-        if "certificate" not in one:
-            continue
-        said = read_certificate(one["certificate"])
-        names = [part for tree in request.variants[said.variant] for part in tree.walk()]
-        cells = []
-        for n, row in enumerate(said.rows):
-            part = names[row.request]
-            called = f"slot {part.label}".strip() if part.is_slot else part.type
-            wanted = f" × {part.count.min}" if part.count.min > 1 and not part.is_slot else ""
-            below = "-" if row.up < 0 else str(row.up)
-            vertex = "-" if row.vertex is None else row.vertex or "outside"
-            cells.append([str(n), below, f"{called}{wanted}", row.how, vertex, str(row.amount or "")])
-        console.print(table(["ROW", "BELOW", "REQUEST", "HOW", "VERTEX", "AMOUNT"], cells))
+        if "certificate" in one:
+            said = read_certificate(one["certificate"])
+            draw_rows(console, said, names_of(request.variants[said.variant]))
     for one in answer["refusals"]:
         for claim in read_refutations(one.get("refutation", [])):
             console.print(f"refuted by  {claim}", soft_wrap=True)

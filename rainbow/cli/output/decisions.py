@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from rainbow.certificate.document import Certificate
 from rainbow.cli.output.printer import amounts, clean, facts, table, words
 from rainbow.text import natural
 
@@ -169,3 +170,13 @@ def _said(one: Document, explanation: Document) -> dict[str, Any]:
 def _some(paths: list[str]) -> str:
     more = [f"and {len(paths) - MOST_PATHS} more"] if len(paths) > MOST_PATHS else []
     return ", ".join([*paths[:MOST_PATHS], *more])
+
+
+def draw_rows(console: Console, certificate: Certificate, names: Sequence[str]) -> None:
+    """Draw a certificate, its requests by their names."""
+    cells = []
+    for n, row in enumerate(certificate.rows):
+        below = "-" if row.up < 0 else str(row.up)
+        vertex = "-" if row.vertex is None else row.vertex or "outside"
+        cells.append([str(n), below, names[row.request], row.how, vertex, str(row.amount or "")])
+    console.print(table(["ROW", "BELOW", "REQUEST", "HOW", "VERTEX", "AMOUNT"], cells))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rainbow.certificate.checker import verify
-from rainbow.certificate.document import written
+from rainbow.certificate.document import Row, written
 from rainbow.certificate.refutation import refutation_faults, refutations
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import STEPS
@@ -81,6 +81,60 @@ def others_on(
                 before = held.get(laid_out.vertex(i), 0)
                 held[laid_out.vertex(i)] = None if whole or before is None else before + amount
     return held, floats
+
+
+def rows_of_amounts(request: Request, occupancy: Occupancy, pieces: Iterable[Located]) -> tuple[Row, ...] | None:
+    """Write the rows of slots that were placed by amounts; None where it is open which slot has which leaf.
+
+    The slots are of leaves, each anywhere, or on a worker of its own (see scheduling/gangs.py).
+    """
+    workers = occupancy.workers
+    leaves: dict[int, dict[str, dict[str, int]]] = {}  # by worker and type: {vertex: amount}
+    for _, worker, part in pieces:
+        for i, amount, whole in part.amounts:
+            if worker == OUTSIDE or whole or i < 0:
+                return None
+            kinds = leaves.setdefault(worker, {})
+            type_ = occupancy.states[worker].stand.layout.types[i]
+            own_kind, vertex = kinds.setdefault(type_, {}), workers.vertex(worker, i)
+            own_kind[vertex] = own_kind.get(vertex, 0) + amount
+    (trees, *others), rows = variants_on(request, workers.rooted.pools), list[Row]()
+    for tree in trees:
+        chain = [
+            tree,
+            *(child for child in tree.children if child.children),
+        ]  # a slot, and the worker around or in it
+        kinds_of = [(part.place, part.type, part.count.min) for part in chain[-1].children]
+        many, own = tree.count.min, list[int]()
+        if others or tree.count.max != many or len({type_ for _, type_, _ in kinds_of}) < len(kinds_of):
+            return None
+        for _ in range(many):
+            enough = (
+                worker
+                for worker, kinds in leaves.items()
+                if all(sum(kinds.get(type_, {}).values()) >= amount for _, type_, amount in kinds_of)
+            )
+            at = next((worker for worker in enough if len(chain) == 1 or worker not in own), None)
+            if at is None:
+                return None if len(trees) > 1 else tuple(rows)
+            own.append(at)
+            for level in chain:
+                how = "at" if level.is_slot else "on"
+                place = None if level.is_slot and len(chain) > 1 else workers.vertex(at, 0)
+                rows.append(Row(level.place, len(rows) - 1 if level is not tree else -1, how, place, 0))
+            up = len(rows) - 1
+            for number, type_, amount in kinds_of:
+                rows += [Row(number, up, "of", leaf, n) for leaf, n in _drawn(leaves[at][type_], amount)]
+    return tuple(rows)
+
+
+def _drawn(leaves: dict[str, int], amount: int) -> Iterator[tuple[str, int]]:
+    """Take an amount of leaves, the first ones first."""
+    for vertex in list(leaves):
+        part = min(leaves[vertex], amount)
+        leaves[vertex], amount = leaves[vertex] - part, amount - part
+        if part:
+            yield vertex, part
 
 
 def take_beside(request: Request, cluster: Cluster, held: Mapping[str, int | None]) -> Take | None:

@@ -316,6 +316,7 @@ def _placed(
         if also and other.id != task.id and other.state in BOOKED:
             floats: dict[str, list[str]] = {worker: [] for worker in also}
             desk.put(replace(other, held={**(other.held or {}), **floats}))
+    workers.forget_certificate(desk.connection, task.id)
     desk.put(transition(task, transitions.Placed(dict.fromkeys(held, amounts[0]), held), now))
 
 

@@ -177,8 +177,10 @@ class Service:
         settings: Settings | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.store = store
+        self.folder = folder  # where reports for operators are written; None: nowhere
         self.store.observe = partial(observe, "rainbow_store_seconds")
         self.settings = settings or Settings()
         self.clock = clock
@@ -319,7 +321,8 @@ def open_service(database: str, settings: Settings, config: str | None = None, *
     They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
     `existing`: NotFound if there is no store, instead of a new one.
     """
-    return Service(*_opened(database, settings, config, existing=existing))
+    opened = _opened(database, settings, config, existing=existing)
+    return Service(*opened, folder=folder_of(file_of(database), config))
 
 
 def check_service(database: str, settings: Settings, config: str | None = None) -> None:
@@ -335,13 +338,14 @@ def _opened(
     store = open_store(database, existing=existing)
     if made:  # a mistyped path is seen here
         log.info("database-created", file=str(file and file.absolute()))
-    folder = _folder(file, config)
+    folder = folder_of(file, config)
     secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
     admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
     return store, replace(settings, secret=secret, admin=admin)
 
 
-def _folder(file: Path | None, config: str | None) -> Path:
+def folder_of(file: Path | None, config: str | None) -> Path:
+    """Return the folder that a server keeps files of its own in."""
     if file is not None:
         return file.absolute().parent
     return Path(config).absolute().parent if config else Path.cwd()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from rainbow.certificate.document import Certificate, folded
 from rainbow.jobspec.request import SLOT
 from rainbow.matching import (
     Take,
@@ -21,6 +24,7 @@ from rainbow.matching import (
     fragmented,
     measures,
     others_on,
+    rows_of_amounts,
     types_in_workers,
     worker_capacity,
     worker_kinds,
@@ -43,12 +47,15 @@ MOST = 1_000_000  # names of workers in remembered questions
 class MatcherCache:
     """The matcher's answers: equal questions are asked once."""
 
-    def __init__(self, cluster: Cluster, backend: str) -> None:
+    def __init__(self, cluster: Cluster, backend: str, revision: int | None = None) -> None:
         self.cluster = cluster
+        self.revision = revision  # of its graphs
         self.name = backend
         self.backend = backends.get(backend)
         self.gangs: dict[str, tuple[Gang, list[str]]] = {}
         self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
+        self.proved: dict[str, bytes] = {}  # certificates of its starts, by the first task of each gang
+        self.refused: dict[str, dict[str, Any]] = {}  # starts of it that were not made, by job: for an operator
         # by the number of a request: equal jobspecs share one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
@@ -73,11 +80,12 @@ class MatcherCache:
 
     def begin(self) -> None:
         """Let a plan begin: what the last one placed is forgotten, and what was asked if it was very much."""
-        self.by_task.clear()
+        for known in (self.by_task, self.proved, self.refused):
+            known.clear()
         if self._size > MOST:
             self._size = 0
-            for known in (self._placed, self._hosting, self._alike, self._first_of_kind, self._slots):
-                known.clear()
+            for answers in (self._placed, self._hosting, self._alike, self._first_of_kind, self._slots):
+                answers.clear()
 
     def place(self, demand: str, free: Sequence[str]) -> Take | None:
         """Ask the matcher what a gang would hold on these workers."""
@@ -155,6 +163,7 @@ class FreeSpace:
     def __init__(self, placing: MatcherCache, occupancy: Occupancy) -> None:
         self._placing = placing
         self._occupancy = occupancy
+        self._filled: list[int] = []  # what the gang at hand holds by amounts
         self._holdings: dict[tuple[str, frozenset[Any]], Allocation] = {}  # by gang and what its tasks hold
         occupancy.begin()
 
@@ -188,7 +197,9 @@ class FreeSpace:
             number = self._occupancy.hold_amounts(worker, amounts) if worker else 0
             if number is None:
                 self.undo(mark)
+                self._filled = []
                 return None
+            self._filled.append(number)
             pieces += self._occupancy.held.get(number, ())
         return tuple(pieces)
 
@@ -237,24 +248,37 @@ class FreeSpace:
 
     def unproved(self, demand: str, located: Iterable[Any]) -> Wait | None:
         """Check the certificate of what a gang took; a wait if it is refused, of which the log has all."""
-        holding = self._holdings.get((demand, frozenset(located)))
-        take = holding.take if holding is not None else None
-        if holding is None or take is None or not take.rows or self._placing.cluster.levels == "strict":
+        of_tasks, (gang, ids) = tuple(located), self._placing.gangs[demand]
+        holding, pieces = self._holdings.get((demand, frozenset(of_tasks))), list(chain.from_iterable(of_tasks))
+        if holding is not None:
+            certificate = holding.take.certificate(self._placing.revision)
+        else:  # placed by amounts
+            loose = bool(self._placing.slots(gang.request))
+            rows = rows_of_amounts(gang.request, self._occupancy, pieces) if loose else None
+            certificate = Certificate(0, rows or (), self._placing.revision)
+        if not certificate.rows or self._placing.cluster.levels == "strict":
+            self._filled = []
             count("rainbow_certificates", "none")
             return None
         mark = self.mark()
-        self.give_back(holding.number)
-        held, floats = others_on(self._occupancy, holding.pieces)
+        numbers, self._filled = [holding.number] if holding is not None else self._filled, []
+        for number in numbers:
+            self.give_back(number)
+        held, floats = others_on(self._occupancy, pieces)
         self.undo(mark)
-        request, cluster = self._placing.gangs[demand][0].request, self._placing.cluster
+        cluster = self._placing.cluster
         closed = {self._occupancy.workers.names[worker] for worker in self._occupancy.closed}
-        faults = faults_of(request, cluster, take.certificate(), held, floats, closed)
+        began = perf_counter()
+        faults = faults_of(gang.request, cluster, certificate, held, floats, closed)
         count("rainbow_certificates", "refused" if faults else "verified")
         if not faults:
+            self._placing.proved[ids[0]] = folded(certificate, round((perf_counter() - began) * 1000, 2))
             return None
         job = demand.rpartition("/")[0]
-        said = {"held": held, "floats": floats, "rows": [list(row) for row in take.rows]}
+        said = {"held": held, "floats": floats, "rows": [list(row) for row in certificate.rows]}
         log.error("unverified start", job=job, cluster=cluster.name, faults=faults[:MOST_FAULTS], **said)
+        asked = [repr(tree) for tree in gang.request.variants[certificate.variant]]
+        self._placing.refused[job] = {"faults": faults, "graph": certificate.graph, "request": asked, **said}
         return Wait(job, UNVERIFIED, UNVERIFIED_TEXT.format(fault=faults[0]))
 
     def why(self, demand: str) -> Wait | None:

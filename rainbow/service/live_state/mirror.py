@@ -215,7 +215,7 @@ class Mirror:
         self.entry = entry
         self.lock = threading.RLock()
         self.state = 0  # another number after each change: what a plan says on request holds while it stays
-        self.placing = MatcherCache(entry.cluster, backend)
+        self.placing = MatcherCache(entry.cluster, backend, entry.revision)
         self.limits: Mapping[str, Any] = {}
         self._capacity = self.placing.capacity
         self._kinds = self.placing.kinds

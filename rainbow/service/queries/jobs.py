@@ -22,6 +22,7 @@ from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
+from rainbow.service.queries.certificates import verified
 from rainbow.service.scheduler.reasons import ITS_OWN, reason_of, reasons_of
 from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, Task, TaskState
@@ -74,6 +75,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     wait = reason_of(service, record)
     with service.store.read() as connection:
         said = answer_of(connection, record, wait, of_account)
+        proof = verified(service, connection, record)
     decision = {key: value for key, value in decision.items() if key not in ("given", "digests")}
     return {
         "id": job_id,
@@ -86,6 +88,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         **({"account": of_account} if of_account else {}),
         **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
         "answer": said,
+        **({"verified": proof} if proof else {}),
     }
 
 

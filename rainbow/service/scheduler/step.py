@@ -48,10 +48,11 @@ from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
+from rainbow.service.scheduler import refusal_report
 from rainbow.service.scheduler.reasons import PlansInForce
 from rainbow.service.scheduler.view import Frozen, frozen, supposed, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
-from rainbow.store import clusters, jobs, reservations, tasks
+from rainbow.store import clusters, jobs, reservations, tasks, workers
 from rainbow.store.jobs import code_of
 from rainbow.transitions import Assigned, StopOrdered, transition
 
@@ -173,6 +174,8 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     cost = thread_time() - began
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
+    for job, report in mirror.placing.refused.items():
+        refusal_report.write(service.folder, job, {"cluster": seen.record.name, **report})
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
     service.state(PlansInForce).put(service, seen, plan, version, cost)
     mirror.ended = {}
@@ -251,6 +254,7 @@ def _carry_out(service: Service, seen: Frozen, plan: Plan, turn: Turn) -> bool:
         plan = _within(connection, seen, plan)
         changed = list(_ordered(connection, seen, plan, now))
         tasks.save_all(connection, changed, now)
+        workers.keep_certificates(connection, mirror.placing.proved, changed)
         for job, why in _canceled(plan).items():
             end(connection, job, now, why)
         if remembers:
