@@ -373,9 +373,8 @@ tasks = sa.Table(
     sa.Column("paused", TIME, nullable=False, server_default="0"),
     sa.Column("losses", JSON, nullable=False, server_default="[]"),
     sa.Column("cause", TEXT, nullable=False, server_default=""),
-    sa.Column("pending", JSON),  # why it does not start, as its agent says
     sa.Column("certificate", sa.LargeBinary),  # of a gang, with its first task
-    sa.Column("held", JSON),  # paths of what it holds, by worker; NULL: amounts of no vertices in particular
+    *_columns(JSON, "pending", "held", null=True),  # why it does not start; paths of what it holds, or amounts alone
     sa.Column("account", NAME, nullable=False, server_default=""),  # of its job
     *_columns(JSON, "preempted", "site", null=True),  # by whom and how it ends; how its site calls it
     sa.Index("ix_tasks_cluster_id_state", "cluster_id", "state"),
