@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,8 +14,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from rainbow.api.problems import plain_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rainbow.api.places import Places
     from rainbow.service.core.settings import Limits
 
@@ -23,6 +22,22 @@ MOST_HEAD = 65_536  # bytes of a request's line and headers
 HANDSHAKE = 10.0  # seconds for TLS
 ASIDE = 30.0  # seconds that a stranger without a place stays open
 CONNECTION = "rainbow.connection"  # of a scope
+
+
+class Gone(Exception):
+    """The client has closed its connection."""
+
+
+def until_gone(scope: dict[str, Any], send: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    """Return what sends messages of an answer, and raises Gone once its connection is closed."""
+    connection: Connection | None = scope.get(CONNECTION)
+
+    async def sent(message: dict[str, Any]) -> None:
+        if connection is not None and connection.transport.is_closing():
+            raise Gone
+        await send(message)
+
+    return sent
 
 
 class Connection(HttpToolsProtocol):

@@ -1,7 +1,7 @@
 """The front: HTTP requests as they come → the application, by ASGI.
 
     1 who?      a credential that is known is asked for before a body is read; a stranger's body is short, or refused
-    2 body      read within a deadline, here, so that one who sends slowly keeps no thread
+    2 body      read within a deadline, here, so that one who sends slowly keeps no thread; see bodies.py
     3 answer    by the Flask application, in a thread of the request's lane
     4 pauses    what waits for something (an agent, an event stream) waits here, without a thread, and is asked again
 
@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
@@ -23,13 +24,14 @@ from urllib.parse import unquote_to_bytes
 
 import structlog
 
-from rainbow.api.connections import CONNECTION
+from rainbow.api.bodies import Bodies, Sender
+from rainbow.api.connections import CONNECTION, Gone, until_gone
 from rainbow.api.lanes import Lanes
 from rainbow.api.pauses import AGENT, PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
 from rainbow.api.wire import request_id, tokens_of
 from rainbow.cache import LruCache
-from rainbow.errors import InternalError, LimitError, RainbowError, TimedOut, TooMany, Unauthenticated
+from rainbow.errors import InternalError, RainbowError, TooMany, Unauthenticated
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import AWAY
@@ -39,17 +41,13 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from rainbow.service import Service
-    from rainbow.service.core.settings import Limits
 
 
-STRANGERS = 65_536  # bytes of a body whose credentials may be in it
-PACE = 65_536  # bytes of a body that give it another second
 REMEMBERED = 30.0  # seconds that a credential is taken for known, as far as places and bodies go
 GATHER = 0.05  # seconds in which what happens goes to a stream together
 MOMENT = 0.001  # seconds a request has waited at least when its view is asked again: the loop's clock is coarse
 LAG = 0.5  # seconds that the loop's clock may be behind on a busy machine
 PART = 262_144  # bytes of a stream that are sent at once
-GRAPHS = re.compile(r"/v1/clusters(/[^/]+/(graph|subsystems/[^/]+))?")
 ENVELOPES = re.compile(r"/v1/(jobs|jobs:batch|jobs:bid|match|eta)|/(login|logout|match|try)|/ui/.*")
 log = structlog.get_logger("rainbow.api")
 Scope = dict[str, Any]
@@ -72,28 +70,28 @@ JSON = [(b"content-type", b"application/json"), (b"content-length", b"18"), (ID,
 LIVE = HttpAnswer(200, JSON, b'{"status":"live"}\n')
 
 
-class Gone(Exception):
-    """The client has closed its connection."""
-
-
 class Front:
     """An ASGI application."""
 
     def __init__(self, app: Flask, service: Service) -> None:
         self._app, self._service = app.wsgi_app, service
         self._lanes = Lanes(service.settings.server.threads)
+        self._bodies = Bodies(service.settings.limits)
         self._known: LruCache[str, tuple[Caller, float]] = LruCache(10_000)
         self._waiting = 0
         self._polls: Polls[HttpAnswer] = Polls(service)
 
     async def __call__(self, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            with suppress(Gone):
+                await self._answer(scope, receive, until_gone(scope, send))
+
+    async def _answer(self, scope: Scope, receive: Callable[[], Any], send: Callable[[Message], Any]) -> None:
         try:
             await HttpRequest(self, scope, receive, send).answer()
         except Gone:
-            pass
+            raise
         except RainbowError as fault:
             await answer_with(send, answer_to(fault), scope["headers"])
         except Exception as fault:  # of the front's own; where an answer has begun, the connection ends
@@ -142,13 +140,15 @@ class HttpRequest:
         if scope["path"] == "/livez" and scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
             return await answer_with(self._send, LIVE, scope["headers"])
         who = await self._who()
-        body = await self._body(who)
         self._lane = self._front._lanes.of(scope["path"], who is not None and who.admin)
-        try:
-            await self._run(body)
-        finally:
-            if self._left is not None:
-                self._left.cancel()
+        brings_graphs = who is not None and (who.registers or bool(who.secrets))
+        sender = Sender(self._caller, who is not None, brings_graphs)
+        async with self._front._bodies.read(scope, self._receive, sender) as body:
+            try:
+                await self._run(body)
+            finally:
+                if self._left is not None:
+                    self._left.cancel()
 
     # ── 1 who? ──
 
@@ -163,11 +163,6 @@ class HttpRequest:
         else:
             check_stranger(self._scope["path"], self._headers)
         return who
-
-    # ── 2 body ──
-
-    async def _body(self, who: Caller | None) -> bytes:
-        return await read_body(self._scope, self._receive, self._service.settings.limits, known=who is not None)
 
     # ── 3 answer ──
 
@@ -255,30 +250,6 @@ def check_stranger(path: str, headers: Mapping[bytes, bytes]) -> None:
         raise Unauthenticated(UNKNOWN if b"authorization" in headers else MISSING)
 
 
-async def read_body(scope: Scope, receive: Callable[[], Any], limits: Limits, *, known: bool) -> bytes:
-    """Read a body, no more and no longer than is allowed; Gone if the client goes."""
-    most = limits.graph if GRAPHS.fullmatch(scope["path"]) else limits.body
-    allowed = most if known else min(most, STRANGERS)
-    length = int(dict(scope["headers"]).get(b"content-length", b"0"))
-    if length > allowed:
-        raise _too_long(length, most, known)
-    try:
-        async with asyncio.timeout(limits.body_seconds) as deadline:
-            began, found = asyncio.get_running_loop().time(), bytearray()
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Gone
-                found += message.get("body", b"")
-                if len(found) > allowed:
-                    raise _too_long(len(found), most, known)
-                if not message.get("more_body"):
-                    return bytes(found)
-                deadline.reschedule(began + limits.body_seconds + len(found) / PACE)
-    except TimeoutError:
-        raise TimedOut(f"the body was not here after {limits.body_seconds:g} s", limit="body_seconds") from None
-
-
 def _wake(loop: asyncio.AbstractEventLoop, news: asyncio.Future[None]) -> None:
     """Note in the event loop's thread, from any other, that there is news."""
     loop.call_soon_threadsafe(lambda: None if news.done() else news.set_result(None))
@@ -300,13 +271,6 @@ def _close(parts: Any) -> None:
     close = getattr(parts, "close", None)
     if close is not None:
         close()
-
-
-def _too_long(length: int, most: int, known: bool) -> RainbowError:
-    if not known and length <= most:
-        told = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
-        return Unauthenticated(told)
-    return LimitError(f"request body is {length} bytes; the limit is {most} bytes", limit="body")
 
 
 def answer_to(fault: RainbowError) -> HttpAnswer:
@@ -335,7 +299,7 @@ async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:
 
 
 def environment(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return a request's environment; its `wsgi.input` is the body itself, to be made a file for each call."""
+    """Return a request's environment; its `wsgi.input` is the plain body, to be made a file for each call."""
     host, port = (scope["server"] or ("", 0))[:2]
     found: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
@@ -356,7 +320,11 @@ def environment(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
         "wsgi.run_once": False,
     }
     for name, value in scope["headers"]:
+        if name == b"content-encoding":
+            continue  # the body is unpacked
         key, text = name.decode("latin-1").upper().replace("-", "_"), value.decode("latin-1")
         key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
         found[key] = f"{found[key]},{text}" if key in found else text
+    if "CONTENT_LENGTH" in found:
+        found["CONTENT_LENGTH"] = str(len(body))
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
@@ -39,14 +38,26 @@ def service() -> Service:
 
 
 def tokens() -> list[str]:
-    """Read `Authorization: Bearer a, Bearer b`: any number of tokens and secrets."""
+    """Read `Authorization: Bearer a, Bearer b`: up to MOST_CREDENTIALS tokens and secrets."""
     return tokens_of(request.headers.get("Authorization", ""))
 
 
 def tokens_of(header: str) -> list[str]:
-    """Read the credentials of such a header."""
+    """Read the credentials of such a header; RequestError if they are too many."""
     parts = [part.strip() for part in header.split(",") if part.strip()]
-    return [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+    found = [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+    check_credentials(len(found), "the header Authorization")
+    return found
+
+
+MOST_CREDENTIALS = 64  # of a header, and of a body: each one is looked up
+
+
+def check_credentials(count: int, where: str) -> None:
+    """Raise RequestError for more credentials than are looked up for one request."""
+    if count > MOST_CREDENTIALS:
+        told = f"{where} brings {count} credentials; the limit is {MOST_CREDENTIALS}"
+        raise RequestError(told, pointer="")
 
 
 MOST_LOGIN = 200  # characters
@@ -121,29 +132,9 @@ def body(graph: bool = False) -> bytes:
         raise LimitError(f"request body is {request.content_length} bytes; the limit is {most} bytes", limit="body")
     if request.mimetype == "multipart/form-data":
         raise RequestError(f"the body is a form with files; {AS_IT_IS}", pointer="")
-    return unpacked(bytes(request.stream.read(most + 1)), request.headers.get("Content-Encoding", ""), most)
-
-
-def unpacked(data: bytes, encoding: str, most: int) -> bytes:
-    """Return a body without its Content-Encoding: gzip, or none; LimitError if it is longer than is allowed."""
-    found = _inflated(data, encoding.strip().lower(), most)
+    found = bytes(request.stream.read(most + 1))
     if len(found) > most:
         raise LimitError(f"request body exceeds the limit of {most} bytes", limit="body")
-    return found
-
-
-def _inflated(data: bytes, encoding: str, most: int) -> bytes:
-    if encoding in ("", "identity"):
-        return data
-    if encoding not in ("gzip", "x-gzip"):
-        raise RequestError(f"Content-Encoding must be gzip or identity, got {encoding:.40}", pointer="")
-    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    try:
-        found = inflate.decompress(data, most + 1)
-    except zlib.error as fault:
-        raise RequestError(f"the body is not gzip: {fault}", pointer="") from None
-    if len(found) <= most and (not inflate.eof or inflate.unused_data):
-        raise RequestError("the body is not gzip: it ends before its end, or something follows it", pointer="")
     return found
 
 

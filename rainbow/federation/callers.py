@@ -19,8 +19,6 @@ from rainbow.store.credentials import digest
 MOST_CALLERS = 10_000  # that are remembered
 KNOWN, REFUSED = 30.0, 1.0  # seconds that the answer holds for a known caller, and for a stranger
 CREDENTIAL = re.compile(r"[!-+\--~]+")  # visible ASCII without the comma between two of them
-AT_ONCE = 200  # digests in one question
-MOST = 1_000  # credentials of one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Callers:
     async def find(self, header: str, more: Iterable[str] = ()) -> Caller:
         """Say who brings these credentials; Unauthenticated if no shard knows any, Away if one could not be asked."""
         brought = tuple(filter(CREDENTIAL.fullmatch, dict.fromkeys([*tokens_of(header), *more])))
-        if not brought or len(brought) > MOST:
+        if not brought:
             raise Unauthenticated(f"{UNKNOWN if brought else MISSING} ({HELP})")
         found = self._known.get(brought)
         if found is None or found.until < time.monotonic() or any(shard.since is None for shard in found.unsure):
@@ -93,19 +91,14 @@ class Callers:
 
     async def _known_to(self, shard: Shard, digests: list[str]) -> list[str] | None:
         """Return which of these digests a shard knows, in order; None if it is away."""
-        found: list[str] = []
-        for at in range(0, len(digests), AT_ONCE):
-            try:
-                answer = await shard.ask(
-                    "GET", f"/v1/credentials:known?digests={','.join(digests[at:][:AT_ONCE])}", []
-                )
-            except Away:
-                return None
-            if answer.status not in (200, 401):
-                raise busy(shard, answer)
-            known: Any = answer.json().get("known", ()) if answer.is_good else ()
-            found += [one for one in digests[at:][:AT_ONCE] if one in known]
-        return found
+        try:
+            answer = await shard.ask("GET", f"/v1/credentials:known?digests={','.join(digests)}", [])
+        except Away:
+            return None
+        if answer.status not in (200, 401):
+            raise busy(shard, answer)
+        known: Any = answer.json().get("known", ()) if answer.is_good else ()
+        return [one for one in digests if one in known]
 
 
 def busy(shard: Shard, answer: Answer) -> TryLater:

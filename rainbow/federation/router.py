@@ -14,7 +14,8 @@ import json
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
@@ -25,12 +26,13 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import MapAdapter
 
 from rainbow import __version__, process_secrets
-from rainbow.api.connections import CONNECTION
-from rainbow.api.front import Gone, check_stranger, read_body
+from rainbow.api.bodies import Bodies, Sender
+from rainbow.api.connections import CONNECTION, Gone, until_gone
+from rainbow.api.front import check_stranger
 from rainbow.api.problems import plain_problem
 from rainbow.api.server import QUEUE, listener_at, log_to_stderr, uvicorn_config, with_operations
 from rainbow.api.views.jobs import cluster_tokens
-from rainbow.api.wire import check, jobspec_in, request_id, unpacked
+from rainbow.api.wire import check, jobspec_in, request_id
 from rainbow.cache import LruCache
 from rainbow.errors import Conflict, NotFound, RainbowError, RequestError, TooMany, Unauthenticated
 from rainbow.federation import answers as merge
@@ -42,12 +44,9 @@ from rainbow.federation.submits import Submits
 from rainbow.federation.upstream import Pairs
 from rainbow.service import Settings, read_config
 from rainbow.service.core.settings import Limits
-from rainbow.store.credentials import digest
+from rainbow.store.credentials import PREFIXES, TOKEN, digest
 
-PASSED = frozenset(
-    {b"content-type", b"content-encoding", b"accept", b"if-match", b"idempotency-key", b"last-event-id"}
-    | {b"rainbow-login"}
-)
+PASSED = frozenset({b"content-type", b"accept", b"if-match", b"idempotency-key", b"last-event-id", b"rainbow-login"})
 ENVELOPES = frozenset({"jobs.submit", "jobs.match", "jobs.eta_of_jobspec", "batch.submit"})
 RETURNED = frozenset(
     {b"content-type", b"location", b"etag", b"retry-after", b"www-authenticate", b"allow", b"cache-control"}
@@ -112,6 +111,7 @@ class Router:
     def __init__(self, urls: Sequence[str], limits: Limits) -> None:
         self._shards = [Shard(url.rstrip("/")) for url in dict.fromkeys(urls)]
         self._limits = limits
+        self._bodies = Bodies(limits)
         self._callers = Callers(self._shards)
         self._directory = Directory(self._shards)
         self._submits = Submits(self._directory)
@@ -134,17 +134,25 @@ class Router:
         named = (b"x-request-id", request_id(headers.get(b"x-request-id", b"").decode("latin-1")).encode())
         self._running += 1
         try:
+            with suppress(Gone):
+                await self._answer_all(scope, headers, named, receive, until_gone(scope, send))
+        finally:
+            self._running -= 1
+
+    async def _answer_all(
+        self, scope: Scope, headers: dict[bytes, bytes], named: tuple[bytes, bytes], receive: Any, send: Any
+    ) -> None:
+        """Answer, whatever goes wrong."""
+        try:
             await self._answer(scope, headers, named, receive, send)
         except Gone:
-            pass
+            raise
         except RainbowError as fault:
             await _send(send, merge.problem_of(fault), named)
         except Exception as fault:  # as the server does: nothing else ever leaves it
             log.error("request-failed", method=scope["method"], path=scope["path"], fault=repr(fault), exc_info=fault)
             told = "internal error; the router's log has the details for this request ID"
             await _send(send, merge.told(plain_problem(500, "error", told), 500), named)
-        finally:
-            self._running -= 1
 
     async def _answer(
         self, scope: Scope, headers: dict[bytes, bytes], named: tuple[bytes, bytes], receive: Any, send: Any
@@ -159,11 +167,11 @@ class Router:
         if operation.startswith(("health.", "openapi.")):
             await _send(send, await self._own(operation), named)
             return
-        asked = await self._read(operation, arguments, scope, headers, receive)
-        if operation == "events.stream":
-            await self._stream(asked, named, receive, send)
-        else:
-            await _send(send, await _unless_gone(self._act(asked), receive), named)
+        async with self._read(operation, arguments, scope, headers, receive) as asked:
+            if operation == "events.stream":
+                await self._stream(asked, named, receive, send)
+            else:
+                await _send(send, await _unless_gone(self._act(asked), receive), named)
 
     def _operation(self, method: str, path: str) -> tuple[str, Mapping[str, Any]]:
         known = self._paths.get((method, path))
@@ -171,10 +179,11 @@ class Router:
             known = self._paths.put((method, path), self._map.match(path, method))
         return known
 
+    @asynccontextmanager
     async def _read(
         self, operation: str, arguments: Mapping[str, Any], scope: Scope, headers: dict[bytes, bytes], receive: Any
-    ) -> Asked:
-        """Read a request, with its credentials before its body."""
+    ) -> AsyncIterator[Asked]:
+        """Read a request, with its credentials before its body; the block holds its turn and its memory."""
         header = headers.get(b"authorization", b"").decode("latin-1")
         try:
             who = await self._callers.find(header)
@@ -186,12 +195,11 @@ class Router:
         connection = scope.get(CONNECTION)
         if who and connection is not None and not connection.is_known and not connection.prove(who.digests):
             raise TooMany("too many connections show this credential", retry_after=5, limit="connections")
-        body = await read_body(scope, receive, self._limits, known=who is not None)
-        if operation in ENVELOPES:
-            body = unpacked(body, headers.pop(b"content-encoding", b"").decode("latin-1"), self._limits.body)
-            if operation != "batch.submit" and b"token" in body:
+        async with self._bodies.read(scope, receive, _sender(scope, who)) as body:
+            headers.pop(b"content-encoding", None)  # the body is unpacked
+            if operation in ENVELOPES and operation != "batch.submit" and b"token" in body:
                 who = await self._callers.find(header, cluster_tokens(jobspec_in(body, _kind(headers))[1]))
-        return Asked(operation, arguments, scope, headers, body, who or await self._callers.find(header))
+            yield Asked(operation, arguments, scope, headers, body, who or await self._callers.find(header))
 
     def _see(self, who: Caller) -> None:
         """Have the clusters remembered that this caller sees, beside the request."""
@@ -294,8 +302,7 @@ class Router:
 
     async def _register(self, asked: Asked) -> Answer:
         """Register a cluster at its home, unless another shard has one of its name."""
-        plain = unpacked(asked.body, asked.header("content-encoding"), self._limits.graph)
-        body = replace(asked, body=plain).json()
+        body = asked.json()
         name = str(body.get("name")) if isinstance(body, dict) else ""
         home = self._directory.home(name)
         if len(self._shards) > 1:
@@ -444,6 +451,14 @@ async def _unless_gone(work: Coroutine[Any, Any, T], receive: Callable[[], Any])
 
 GRACE = 2  # seconds that running requests get when the router stops: what waits asks again
 log = structlog.get_logger("rainbow.router")
+
+
+def _sender(scope: Scope, who: Caller | None) -> Sender:
+    """Say whose body it is. Who has more than submit tokens may bring graphs; of other rights the shards know."""
+    if who is None:
+        return Sender(scope["client"][0] if scope["client"] else "", False)
+    found = [one for tokens in who.tokens.values() for one in tokens]
+    return Sender(who.digests, True, not all(one.startswith(PREFIXES[TOKEN]) for one in found))
 
 
 class RouterServer(uvicorn.Server):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flask import Blueprint, jsonify, request
@@ -11,6 +11,7 @@ from rainbow.api.problems import body_of
 from rainbow.api.wire import (
     MOST_DIGITS,
     check,
+    check_credentials,
     count_in_query,
     flag,
     list_of,
@@ -54,6 +55,7 @@ def submit_batch() -> Any:
         raise LimitError(f"batch contains {len(jobs)} jobs; the limit is {most}", limit="batch", pointer="/jobs")
     optimal = _optimal(body)
     common = {key: body[key] for key in COMMON if key in body}
+    check_credentials(len(set(_tokens_in([common, *jobs]))), "the body")
     entries = [_entry(asking, common, job, at) for at, job in enumerate(jobs)]
     answers, assigned = placement_batch.submit_batch(service(), entries, optimal)
     with phase("answer"):
@@ -66,6 +68,15 @@ def _optimal(body: Mapping[str, Any]) -> Optimal | None:
     if how == "greedy":
         return None
     return Optimal(body["minimise"], seconds)
+
+
+def _tokens_in(jobs: Iterable[Any]) -> Iterator[str]:
+    """Give the tokens of all jobs, as far as they are written as tokens are."""
+    for job in jobs:
+        clusters = job.get("clusters") if isinstance(job, Mapping) else None
+        for entry in clusters if isinstance(clusters, list) else ():
+            if isinstance(entry, Mapping) and isinstance(entry.get("token"), str):
+                yield entry["token"]
 
 
 def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entry:
@@ -204,6 +215,7 @@ def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
             if not isinstance(entry["token"], str):
                 raise RequestError("a token is text", pointer=f"/clusters/{k}/token")
             brought.append(entry["token"])
+    check_credentials(len(set(brought)), "the body")
     return brought
 
 

@@ -159,8 +159,10 @@ RANDOM = "random"  # the selector where none is named
 class Limits:
     """The most a request may bring, and cost."""
 
-    body: int = 16 << 20  # bytes of any request but a graph
+    jobspec: int = 1 << 20  # bytes of a request with one jobspec
+    body: int = 16 << 20  # bytes of any other request but a graph
     graph: int = 512 << 20  # bytes of a request that brings a graph
+    body_memory: int = 256 << 20  # bytes of memory that all bodies under way may take once they are read
     wait: float = 30.0  # seconds of a long poll
     offers: int = 1_000  # tasks in one answer to an agent
     listed: int = 1_000  # jobs in one page
