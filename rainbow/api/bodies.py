@@ -4,7 +4,7 @@ turn     of a caller's large requests, those with a body above LARGE and batches
          bodies of the others are not read meanwhile. The next turn is no sooner than RATE allows.
 length   that of the path. gzip is unpacked here, so what is counted is what will be read.
 memory   is counted, not guessed, before anything is parsed. All bodies under way have `limits.body_memory`; each
-         caller gets its share in turn. What needs little waits for nobody: the threads bound how much of it is
+         caller gets its share in turn. What needs little is not delayed: the number of threads bounds what is
          parsed at once. A graph whose sender may bring one has all of it alone if it needs more.
 """
 
