@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from rainbow.agent.executors.isolation import open_folder
 from rainbow.agent.executors.run import Ended, Result, Run
 
 ROOT = Path("/sys/fs/cgroup")
@@ -57,6 +58,11 @@ class ControlGroup:
             if there and controller == "memory":
                 self._killed = self.killed()
 
+    def hold_open(self) -> None:
+        """Reach the group by open folders from now on: its own mount becomes read only for the run."""
+        self._moves = [(_held(members), _held(home)) for members, home in self._moves]
+        self._folders = {name: Path(_held(str(folder))) for name, folder in self._folders.items()}
+
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
         """Let what this process starts in the block be of the group.
@@ -93,6 +99,12 @@ class ControlGroup:
                     with contextlib.suppress(OSError):
                         os.kill(pid, 9)
                 time.sleep(0.01)
+
+
+def _held(path: str) -> str:
+    """Return a path by its open parent, for a folder in it can be taken away by its name alone."""
+    parent, name = os.path.split(path)
+    return f"{open_folder(Path(parent))}/{name}"
 
 
 def judged_here(end: Ended, job: str) -> Ended:

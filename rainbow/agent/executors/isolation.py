@@ -1,6 +1,8 @@
-"""A run in a space of processes of its own: it signals nobody else, and all of it ends with its first process.
+"""A run in a space of its own: it signals nobody else, sees no secret, and all of it ends with its first process.
 
-Linux lets root do so, and where user namespaces are allowed any user. Needs nothing but the standard library.
+The space has processes and mounts of its own. In it the agent's folder and its secret files are covered, control
+groups are read only, and what the run starts has no capability, not even as root. Linux lets root do so, and where
+user namespaces are allowed any user. Needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -9,14 +11,20 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 NEW_MOUNTS, NEW_USER, NEW_PIDS = 0x00020000, 0x10000000, 0x20000000  # CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID
 PRIVATE_DOWNWARDS = 16384 | 524288  # MS_REC | MS_SLAVE: what is mounted later outside is seen, not the other way
 QUIET = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
-SET_DEATH_SIGNAL = 1
+READ_ONLY, BIND, REMOUNT_BIND = 1, 4096, 32 | 4096  # MS_RDONLY, MS_BIND, MS_REMOUNT | MS_BIND
+# what a mount must keep in a space of users of its own, as mountinfo and mount(2) call it
+KEPT_FLAGS = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}
+SET_DEATH_SIGNAL, DROP_CAPABILITY, AMBIENT, CLEAR_ALL = 1, 24, 47, 4  # prctl
+CAPABILITIES_3 = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
 
 def needs_gate() -> bool:
@@ -54,11 +62,53 @@ def end_with_parent() -> None:
     _call("prctl", SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
-def settle_in() -> None:
-    """Make /proc tell of the new space, in its first process."""
+def settle_in(private: Iterable[Path] = ()) -> None:
+    """Make the new space, in its first process: /proc tells of it, and what is `private` is covered.
+
+    Folders and files may be private. This process keeps its capabilities and what it has open; what it starts does
+    not.
+    """
     _call("unshare", NEW_MOUNTS)
     _call("mount", b"none", b"/", None, PRIVATE_DOWNWARDS, None)
     _call("mount", b"proc", b"/proc", b"proc", QUIET, None)
+    for path in private:
+        if path.is_dir():
+            _call("mount", b"tmpfs", os.fsencode(path), b"tmpfs", QUIET | READ_ONLY, b"size=4k,mode=755")
+        elif path.is_file():
+            _call("mount", b"/dev/null", os.fsencode(path), None, BIND, None)
+    for where, flags in control_groups():
+        _call("mount", None, where, None, REMOUNT_BIND | READ_ONLY | flags, None)
+    _drop_capabilities()
+
+
+def open_folder(path: Path) -> Path:
+    """Return another path of a folder, which stays what it is when something is mounted over the folder."""
+    return Path(f"/proc/self/fd/{os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)}")
+
+
+@functools.cache
+def control_groups() -> tuple[tuple[bytes, int], ...]:
+    """Return where control groups are mounted, and with which flags: who writes there leaves its limits."""
+    mounts = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        before, _, after = line.partition(b" - ")
+        if after.split()[0] in (b"cgroup", b"cgroup2"):
+            where, options = before.split()[4:6]
+            path = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), where)
+            mounts.append((path, sum(KEPT_FLAGS.get(option, 0) for option in options.decode().split(","))))
+    return tuple(mounts)
+
+
+def _drop_capabilities() -> None:
+    """Let what this process starts have no capability, whoever starts it."""
+    for number in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+        _call("prctl", DROP_CAPABILITY, number, 0, 0, 0)
+    _call("prctl", AMBIENT, CLEAR_ALL, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
+    _call("capget", header, sets)
+    sets[2] = sets[5] = 0
+    _call("capset", header, sets)
 
 
 def call_itself(name: str) -> None:
@@ -84,7 +134,7 @@ def allowed() -> str:
                 inner = os.fork()
                 if inner:
                     os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]))
-            settle_in()
+            settle_in([Path("/tmp")])  # noqa: S108 - covered for this child alone, to see whether that is allowed
             os._exit(0)
         except BaseException as fault:
             os.write(writing, str(fault).encode())

@@ -2,10 +2,11 @@
 
 An agent that restarts asks its keeper which runs still execute and how the others ended. The keeper listens on a
 socket in the agent's folder and answers each JSON line with another, except `start`, so that many starts need no
-round trip; a start that fails is reported as an end. Every run has its own warden (warden.py), which outlives the
-keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it. Without a call
-for a lease, and with the agent's own lease expired, the keeper ends all runs and itself: by then the server has given
-the tasks to other workers.
+round trip; a start that fails is reported as an end. The first line of a connection says the word that the folder
+holds; whoever does not know it is hung up on, and changes nothing. Every run has its own warden (warden.py), which
+outlives the keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it.
+Without a call for a lease, and with the agent's own lease expired, the keeper ends all runs and itself: by then the
+server has given the tasks to other workers.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import hmac
 import json
 import os
+import secrets
 import selectors
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +40,10 @@ TICK = 0.5  # seconds between two looks at the wardens that another keeper has s
 SLOW = 30.0  # seconds to take one message
 CLOSES = 15.0  # seconds for all runs to end
 WARDEN_LOST = "the process that watched it was killed"
+LONGEST_LINE = 64 << 20  # bytes of the agent's, whose jobs hold scripts and environments
+LONGEST_GREETING = 1 << 20  # bytes of one that has not said the word yet
+MOST_STRANGERS = 16  # connections that have not said it
+WORD = "keeper.word"
 APART = "apart"  # runs in spaces of processes of their own where that is allowed; else they see each other
 
 
@@ -44,6 +53,35 @@ def address(folder: Path) -> str:
     if len(os.fsencode(path)) < 100:
         return path
     return f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}/keeper.sock"
+
+
+def word_of(folder: Path) -> str:
+    """Return the word that opens the keeper of a folder; empty before a keeper has made it."""
+    try:
+        return (folder / WORD).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _make_word(folder: Path) -> str:
+    """Return the word of a folder, a new one where it has none."""
+    if not word_of(folder):
+        draft = folder / f"{WORD}.draft"
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(16))
+        os.replace(draft, folder / WORD)
+    return word_of(folder)
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """A connection, and what it has said of a line so far; `is_agent`: it knows the word."""
+
+    socket: socket.socket
+    text: bytes = b""
+    is_agent: bool = False
 
 
 class Keeper:
@@ -62,8 +100,9 @@ class Keeper:
         self._begun: set[RunId] = set()
         self._told_begun: list[RunId] = []
         self._heard = time.monotonic()
-        self._talk: socket.socket | None = None
-        self._text = b""
+        self._word = _make_word(folder)
+        self._agent: _Connection | None = None
+        self._strangers: list[_Connection] = []
         self._over = False
         self._selector = selectors.DefaultSelector()
         self._door = socket.socket(socket.AF_UNIX)
@@ -149,7 +188,7 @@ class Keeper:
 
     def _lost(self, run: RunId) -> Ended:
         """End what is left of a run whose warden was killed."""
-        sweep(str(self._folder), run[0])
+        sweep(_mark(self._folder), run[0])
         cgroups.remove(self._wards.group(run))
         return Ended(run, Result.LOST, detail=WARDEN_LOST)
 
@@ -169,33 +208,48 @@ class Keeper:
     # ── the agent's words ──
 
     def _greet(self) -> None:
-        if self._talk is not None:
-            self._hang_up(self._talk)
-        self._talk, _ = self._door.accept()
-        self._talk.settimeout(SLOW)
-        self._text = b""
-        self._selector.register(self._talk, selectors.EVENT_READ, partial(self._hear, self._talk))
+        connection = _Connection(self._door.accept()[0])
+        connection.socket.settimeout(SLOW)
+        self._strangers.append(connection)
+        self._selector.register(connection.socket, selectors.EVENT_READ, partial(self._hear, connection))
+        if len(self._strangers) > MOST_STRANGERS:
+            self._hang_up(self._strangers[0])
 
-    def _hang_up(self, talk: socket.socket) -> None:
-        self._selector.unregister(talk)
-        talk.close()
-        self._talk = None
+    def _hang_up(self, connection: _Connection) -> None:
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        if connection is self._agent:
+            self._agent = None
+        else:
+            self._strangers.remove(connection)
 
-    def _hear(self, talk: socket.socket) -> None:
-        if talk is not self._talk:  # another has taken its place since the selector spoke
+    def _hear(self, connection: _Connection) -> None:
+        if connection is not self._agent and connection not in self._strangers:  # hung up on since the selector spoke
             return
         try:
-            more = talk.recv(1 << 16)
-            self._text += more
-            *lines, self._text = self._text.split(b"\n")
+            more = connection.socket.recv(1 << 16)
+            *lines, connection.text = (connection.text + more).split(b"\n")
             for message in map(json.loads, lines):
+                if not connection.is_agent:
+                    self._admit(connection, message)
                 answer = self._answered(message)
                 if message["do"] != "start":
-                    talk.sendall(json.dumps(answer).encode() + b"\n")
-        except OSError:
-            more = b""
-        if not more and talk is self._talk:
-            self._hang_up(talk)
+                    connection.socket.sendall(json.dumps(answer).encode() + b"\n")
+            is_over = not more or len(connection.text) > (LONGEST_LINE if connection.is_agent else LONGEST_GREETING)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):  # nothing that our agent would say
+            is_over = True
+        if is_over and (connection is self._agent or connection in self._strangers):
+            self._hang_up(connection)
+
+    def _admit(self, connection: _Connection, message: Mapping[str, Any]) -> None:
+        """Let a connection be the agent's, in place of the one before; ValueError if it does not know the word."""
+        word = message.get("word") if isinstance(message, dict) and message["do"] == "hello" else None
+        if not isinstance(word, str) or not hmac.compare_digest(word.encode(), self._word.encode()):
+            raise ValueError("this is not our agent")
+        if self._agent is not None:
+            self._hang_up(self._agent)
+        self._strangers.remove(connection)
+        self._agent, connection.is_agent = connection, True
 
     def _answered(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self._heard = time.monotonic()
@@ -208,7 +262,7 @@ class Keeper:
         verb = message["do"]
         if verb == "hello":
             self._patience = message["patience"]
-            self._environment = {**message["environment"], MARK: str(self._folder)}
+            self._environment = {**message["environment"], MARK: _mark(self._folder)}
             return {"known": [*self._watched, *self._ends]}
         if verb == "start":
             self._start(message["run"])
@@ -244,6 +298,11 @@ class Keeper:
     def _new_begun(self) -> list[RunId]:
         begun, self._told_begun = self._told_begun, []
         return begun
+
+
+def _mark(folder: Path) -> str:
+    """Return what processes of a folder's runs are marked with: it does not say where the folder is."""
+    return sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
 def _warning(message: Mapping[str, Any]) -> str:

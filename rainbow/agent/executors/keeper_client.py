@@ -19,7 +19,7 @@ from typing import Any
 from rainbow.agent import bare
 from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import Executor
-from rainbow.agent.executors.keeper import APART, SLOW, USUAL_LEASE, address
+from rainbow.agent.executors.keeper import APART, SLOW, USUAL_LEASE, address, word_of
 from rainbow.agent.executors.local import LocalExecutor
 from rainbow.agent.executors.process import files_of, read_end
 from rainbow.agent.executors.run import Ended, Result, Run, RunId, Written, end_from_json, run_to_json
@@ -175,7 +175,8 @@ class SupervisedExecutor:
         talk.settimeout(SLOW)
         talk.connect(self._address)
         self._talk, self._lines = talk, talk.makefile("rb")
-        answer = self._call("hello", environment=self._environment, patience=self._patience)
+        word = word_of(self._folder)
+        answer = self._call("hello", word=word, environment=self._environment, patience=self._patience)
         return [(task, attempt) for task, attempt in answer["known"]]
 
     def _start_keeper(self) -> subprocess.Popen[bytes]:

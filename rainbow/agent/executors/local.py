@@ -375,7 +375,7 @@ def _detail(active: _Active, result: Result, code: int) -> str:
     return ""
 
 
-MARK = "RAINBOW_KEEPER"
+MARK = "RAINBOW_AGENT"  # a task sees whose it is, and not where that is
 
 
 TIMES = 20  # that it is looked again: what is killed may have begun others a moment before

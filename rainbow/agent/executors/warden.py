@@ -51,7 +51,11 @@ def fork(wards: Wards, run: Run, environment: Mapping[str, str], lock: int, *, a
         if gated:
             _pass_gate(wards, run)
         if apart:
-            isolation.settle_in()
+            private = wards.private()
+            if group:
+                group.hold_open()
+            wards = wards.moved(isolation.open_folder(wards.folder))
+            isolation.settle_in(private)
         wards.end(_Warden(wards, run, environment, group).watch())
     except BaseException as fault:  # nothing may return into the keeper's own code
         with contextlib.suppress(OSError):

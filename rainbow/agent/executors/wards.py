@@ -16,19 +16,28 @@ nothing but the standard library.
 from __future__ import annotations
 
 import contextlib
+import copy
 import fcntl
 import functools
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from rainbow.agent.executors.run import Ended, Run, RunId, end_from_json, end_to_json, run_from_json, run_to_json
 from rainbow.agent.executors.shared_folder import key_of
 
+PRIVATE = "private.json"  # in the agent's folder: paths of files with its secrets
 KINDS = ("", ".pid", ".begun", ".stop", ".hold", ".end", ".out")
+
+
+def keep_private(folder: Path, files: Iterable[Path]) -> None:
+    """Let no run of an agent's folder see these files, where runs have spaces of their own."""
+    draft = folder / f"{PRIVATE}.draft"
+    draft.write_text(json.dumps([str(file.resolve()) for file in files]))
+    os.replace(draft, folder / PRIVATE)
 
 
 class Wards:
@@ -41,6 +50,12 @@ class Wards:
         self._own = sha256(self._base.encode("utf-8", "surrogateescape")).hexdigest()[:8]
         self._place.mkdir(mode=0o700, exist_ok=True)
 
+    def moved(self, folder: Path) -> Wards:
+        """Return the same wards by another path of the agent's folder."""
+        same = copy.copy(self)
+        same.folder, same._place, same._base = folder, folder / "wards", f"{folder}/wards"
+        return same
+
     def name(self, run: RunId) -> str:
         """Return the key of a run."""
         return _key(run)
@@ -48,6 +63,14 @@ class Wards:
     def group(self, run: RunId) -> str:
         """Return what a run's control group is called: the machine has one place for those of all agents."""
         return f"{_key(run)}-{self._own}"
+
+    def private(self) -> list[Path]:
+        """Return what no run may see: the agent's folder, and the files that the agent has named."""
+        try:
+            names = json.loads((self.folder / PRIVATE).read_text())
+        except FileNotFoundError:
+            names = []
+        return [self.folder, *map(Path, names)]
 
     def news(self) -> int:
         """Open the pipe to hear of what happens."""

@@ -23,6 +23,7 @@ from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.commands import Commands
 from rainbow.agent.executors.slurm.site import Part
+from rainbow.agent.executors.wards import keep_private
 from rainbow.agent.journal import Journal, faults_named, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
@@ -187,6 +188,8 @@ def agent(
         client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
     with faults_named(folder):
+        secret_file: Path | None = click.get_current_context().params["secret_file"]
+        keep_private(folder, filter(None, (secret_file, registration_secret_file)))
         working = Agent(
             client,
             cluster,
@@ -274,7 +277,8 @@ def _greet(say: Callable[[str], None], *lines: str) -> None:
 def _warning(chosen: str, identity: str | None, users: Path | None) -> str:
     """Return what an operator should know of whose tasks run, and of what they see of each other; empty: nothing."""
     if chosen == APART and (why := isolation.allowed()):
-        return f"tasks see each other's processes, and can signal them: {why}; run each user's agent as its own user"
+        open_to = "they see each other's processes and the agent's secret file"
+        return f"tasks are not walled off: {why}; {open_to}: run each user's agent as its own user"
     return Identity(identity or "self", users).warning if chosen.startswith(SITE) else ""
 
 
@@ -312,9 +316,8 @@ def _doctor() -> None:
     whole = len(groups) == len(cgroups.CONTROLLERS)
     held = f"each task has a control group: {', '.join(groups)}"
     none = "no control group may be made: a task may take more memory, cores and processes than it holds"
-    space = (
-        f"tasks see and can signal each other: {apart}" if apart else "each task has a space of processes of its own"
-    )
+    walls = "each task has processes of its own, and sees no secret of the agent"
+    space = f"tasks see and can signal each other: {apart}" if apart else walls
     user = f"tasks run as user {mine}" if mine else "tasks run as root: run the agent as a user of its own"
     found = [
         ("isolation", "warning" if apart else "ok", space),
