@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from rainbow.graph.delta import apply_delta, size_of
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
-from rainbow.store.schema import Plain, clusters, deltas, documents, events, subsystems, summaries
+from rainbow.store.schema import CLUSTERS, Plain, clusters, deltas, documents, events, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
 
@@ -55,6 +55,7 @@ _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("want
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
     """Store a new cluster with its graph."""
     connection.execute(clusters.insert().values(**asdict(record)))
+    connection.info[CLUSTERS] = True
     connection.execute(documents.insert().values(cluster_id=record.id, document=document))
 
 
@@ -151,6 +152,7 @@ def remove(connection: sa.Connection, cluster_id: str) -> None:
     named = sa.select(clusters.c.id, clusters.c.name).where(clusters.c.id == cluster_id)
     connection.execute(former_clusters.insert().from_select(["id", "name"], named))
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
+    connection.info[CLUSTERS] = True
     credentials.remove_useless(connection)
 
 

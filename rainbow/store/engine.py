@@ -33,12 +33,13 @@ from rainbow.outcome import after_commit, note_stored
 from rainbow.store import postgresql, sqlite
 from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
-from rainbow.store.schema import RIGHTS, Plain, Row, events
+from rainbow.store.schema import CLUSTERS, RIGHTS, Plain, Row, answers, clusters, events
 from rainbow.write_queue import Commit, Part, WriteQueue
 
 if TYPE_CHECKING:
     from rainbow.state_machine import ForAgents
 
+PROBE = "0" * 64  # of a row that is written to see whether anything can be stored
 TRIES = 5  # beside other processes: who writes alone waits for all of them, and they for it
 # of the database, not of what was asked of it; a PostgreSQL that stands by says NotSupported to who would write
 TROUBLE = (
@@ -159,6 +160,9 @@ class Store:
                 yield connection
             if connection.info.pop(RIGHTS, False):  # after the commit: what is read from now on is new
                 self.rights += 1
+            if connection.info.pop(CLUSTERS, False):
+                with after_commit("remember clusters"):
+                    self.remember_clusters()
 
     @contextmanager
     def turn(self, connection: sa.Connection, *, beside: bool = False) -> Iterator[None]:
@@ -194,6 +198,24 @@ class Store:
         if not self.many_processes:
             with self.writers.turn(), self.look() as connection:
                 sqlite.shrink(connection)
+
+    def remember_clusters(self) -> None:
+        """Say beside a file how many clusters it holds, so that an emptied one is not taken for a new one."""
+        if not self.many_processes:
+            with self.look() as connection:
+                count = connection.execute(sa.select(sa.func.count()).select_from(clusters)).scalar_one()
+            sqlite.remember_clusters(Path(str(self.engine.url.database)), count)
+
+    def check(self) -> None:
+        """Look at the whole store, however long that takes. ConfigError: it is damaged."""
+        if not self.many_processes:
+            sqlite.check_file(Path(str(self.engine.url.database)))
+
+    def probe(self) -> None:
+        """Write a row and take it away again; Unavailable with the cause where nothing can be stored."""
+        with self.write() as connection:
+            connection.execute(answers.insert().values(id=PROBE, digest="", answer={}, secrets={}, at=0.0))
+            connection.execute(answers.delete().where(answers.c.id == PROBE))
 
     def close(self) -> None:
         """Close every connection."""
@@ -265,11 +287,14 @@ def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:
     RELEASE(connection, {})
 
 
-def open_store(url: str, *, existing: bool = False, migrate: bool = True) -> Store:
+def open_store(url: str, *, existing: bool = False, migrate: bool = True, anew: bool = False) -> Store:
     """Open the database at `url` (a path means SQLite), bring its tables up to date and return it.
 
     `existing`: NotFound if there is none, instead of a new one. `migrate`: False leaves them to an older server.
+    `anew`: also a file that has lost its content will do. ConfigError if a file is damaged or has lost it.
     """
+    if not anew and (file := file_of(url)) is not None:
+        sqlite.refuse_emptied(file)
     engine = open_engine(url, existing=existing)
     with _trouble_as_unavailable():
         try:
@@ -294,7 +319,7 @@ def _unusable(name: str, error: sa.exc.DatabaseError) -> str:
         case "SQLITE_NOTADB":
             return f"{name} is not a database"
         case "SQLITE_CORRUPT":
-            return f"store {name} is damaged: {error.orig}; restore a backup with rainbow db restore"
+            return sqlite.described(name, str(error.orig))
     return f"database {name} cannot be used: {str(error.orig).strip().splitlines()[0]}"
 
 
@@ -349,6 +374,10 @@ def _trouble_as_unavailable() -> Iterator[None]:
         yield
     except TROUBLE as error:
         raise Unavailable(_trouble(error), retry_after=2) from error
+    except sa.exc.DatabaseError as error:
+        if not str(getattr(error.orig, "sqlite_errorname", "")).startswith(sqlite.DAMAGED):
+            raise
+        raise Unavailable(sqlite.described("of this server", str(error.orig)), retry_after=60) from error
 
 
 def _trouble(error: Exception) -> str:

@@ -49,7 +49,7 @@ import sqlalchemy as sa
 
 Row = dict[str, Any]
 Convert = Callable[[Any], Any] | None
-RIGHTS = "rights"  # noted of a connection that changes what a credential or a session allows
+RIGHTS, CLUSTERS = "rights", "clusters"  # noted of a connection that changes what is allowed, or which there are
 
 
 def together(rows: list[Any]) -> Any:

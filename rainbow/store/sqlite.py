@@ -2,13 +2,19 @@
 
 Jobspecs, environments and outputs are in it, so it is made for its owner alone. What SQLite lays beside it (-wal,
 -shm) gets the mode of the file. A file that is there keeps its mode; `rainbow doctor` warns if others may read it.
+
+Beside a FILE that holds clusters there is FILE.id, which says how many. A file that is empty or not there beside it
+is not a new store: somebody has taken its content away.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +28,9 @@ POOL_SIZE = 80
 CUT = 500  # pages cut off the file at once, a few milliseconds
 WRITING = "rainbow_writing"
 LOOKING = "rainbow_looking"
+DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+STEPS = 10_000  # of SQLite's machine between two looks at the time
+RESTORE = "restore a backup with rainbow db restore"
 
 
 def engine(url: sa.URL, *, existing: bool = False) -> sa.Engine:
@@ -96,3 +105,62 @@ def _begin(connection: sa.Connection) -> None:
     options = connection.get_execution_options()
     if not options.get(LOOKING):
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITING) else "BEGIN")
+
+
+def refuse_emptied(file: Path) -> None:
+    """Raise ConfigError if a store has lost all of its content."""
+    mark = _mark(file)
+    if has_held_clusters(file) and not (file.exists() and file.stat().st_size):
+        held = "clusters"
+        with suppress(ValueError, KeyError, TypeError):
+            count = int(json.loads(mark.read_text())["clusters"])
+            held = f"{count:,} cluster{'s' if count != 1 else ''}"
+        how = "empty" if file.exists() else "gone"
+        raise ConfigError(f"store {file} is {how}; it held {held}: restore it, or delete {mark.name} to begin anew")
+
+
+def has_held_clusters(file: Path) -> bool:
+    """Return whether a store of this name has held clusters, there or not."""
+    return _mark(file).exists()
+
+
+def remember_clusters(file: Path, count: int) -> None:
+    """Say beside a store how many clusters it holds."""
+    mark = _mark(file)
+    if count == 0:
+        mark.unlink(missing_ok=True)
+        return
+    draft = mark.with_name(f"{mark.name}.part")
+    draft.write_text(json.dumps({"clusters": count}))
+    os.replace(draft, mark)
+
+
+def check_file(file: Path, seconds: float | None = None) -> bool:
+    """Look at the whole store; return whether that was done within so many seconds. ConfigError: it is damaged."""
+    end = None if seconds is None else time.monotonic() + seconds
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        connection.set_progress_handler(lambda: end is not None and time.monotonic() > end, STEPS)
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname == "SQLITE_INTERRUPT":
+                return False
+            raise ConfigError(described(str(file), str(error))) from error
+        except sqlite3.DatabaseError as error:
+            if not error.sqlite_errorname.startswith(DAMAGED):
+                raise
+            was_store = _mark(file).exists() or error.sqlite_errorname != "SQLITE_NOTADB"
+            words = described(str(file), str(error)) if was_store else f"{file} is not a database"
+            raise ConfigError(words) from error
+    if found != "ok":
+        raise ConfigError(described(str(file), found.splitlines()[-1]))
+    return True
+
+
+def described(name: str, reason: str) -> str:
+    """Say that a store is damaged, and what helps."""
+    return f"store {name} is damaged: {reason}; {RESTORE}"
+
+
+def _mark(file: Path) -> Path:
+    return file.with_name(f"{file.name}.id")

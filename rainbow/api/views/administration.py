@@ -6,7 +6,6 @@ import re
 from functools import partial
 from typing import Any
 
-import sqlalchemy as sa
 from flask import Blueprint, Response, jsonify, redirect, request
 
 from rainbow.api.wire import flag, once, read_mapping, service, timed, who
@@ -16,6 +15,7 @@ from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import access
 from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import exposition
+from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.threads import Threads
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
@@ -66,9 +66,8 @@ def live() -> Any:
 
 @health.get("/readyz")
 def ready() -> Any:
-    """Return 200 while the process and its database answer, and the threads that requests need run."""
-    with service().store.read() as connection:
-        connection.execute(sa.text("SELECT 1"))
+    """Return 200 while the process answers, its database stores, and the threads that requests need run."""
+    service().state(Readiness).check(service().store, service().monotonic)
     if down := service().state(Threads).down():
         raise Unavailable(f"thread {', '.join(down)} of the server has failed and starts again; see its log")
     return jsonify(status="ready", scheduler=service().settings.name)

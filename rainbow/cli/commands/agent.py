@@ -187,9 +187,7 @@ def agent(
     if register:
         client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
-    with faults_named(folder):
-        secret_file: Path | None = click.get_current_context().params["secret_file"]
-        keep_private(folder, filter(None, (secret_file, registration_secret_file)))
+    with faults_named(_without_secrets(folder)):
         working = Agent(
             client,
             cluster,
@@ -209,6 +207,13 @@ def agent(
 
 
 # surveys read graphs: an agent that makes none starts in half the time without them
+
+
+def _without_secrets(folder: Path) -> Path:
+    """Return the folder of an agent, whose tasks with walls around them do not see the files of its secrets."""
+    options = click.get_current_context().params
+    keep_private(folder, filter(None, (options["secret_file"], options["registration_secret_file"])))
+    return folder
 
 
 def _survey(source: str) -> Survey:

@@ -145,10 +145,15 @@ def _packages(_url: str, _: Settings) -> Iterator[Found]:
 
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
-    from rainbow.store import clusters, file_of, open_store
+    from rainbow.store import clusters, file_of, open_store, sqlite
     from rainbow.store.migrations.upgrade import is_current
 
+    file = file_of(url)
+
     def check() -> str:
+        if file is not None:
+            sqlite.refuse_emptied(file)
+            sqlite.check_file(file)
         store = open_store(url, existing=True, migrate=False)
         try:
             current, told = is_current(store.engine), "its tables are upgraded when the server starts"
@@ -158,10 +163,10 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         finally:
             store.close()
 
-    if (file := file_of(url)) and not file.exists():
-        yield _none_yet(file)
-    else:
+    if file is None or file.exists() or sqlite.has_held_clusters(file):
         yield _guarded("store", check)
+    else:
+        yield _none_yet(file)
 
 
 def _none_yet(file: Path) -> Found:

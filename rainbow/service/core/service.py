@@ -38,8 +38,10 @@ from rainbow.process_secrets import secret_of
 from rainbow.service.core.counters import observe
 from rainbow.service.core.heartbeats import Heartbeats
 from rainbow.service.core.pubsub import PubSub, offers_to_all, orders_to, work_for
+from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.settings import Settings
-from rainbow.store import clusters, file_of, open_store
+from rainbow.service.core.threads import Threads
+from rainbow.store import clusters, file_of, open_store, sqlite
 from rainbow.store.credentials import digest, mint
 from rainbow.store.step_lock import StepLocks
 
@@ -55,6 +57,7 @@ Value = TypeVar("Value")
 State = TypeVar("State")
 
 log = structlog.get_logger("rainbow")
+LOOK = 2.0  # seconds that a start looks at a store's file before it goes on
 NO_FORECASTS = "the server makes no forecasts: scheduler.forecast_share is 0"
 
 
@@ -319,10 +322,15 @@ def open_service(database: str, settings: Settings, config: str | None = None, *
     """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
 
     They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
-    `existing`: NotFound if there is no store, instead of a new one.
+    `existing`: NotFound if there is no store, instead of a new one. A file is looked at first; what of a large one is
+    not seen within LOOK seconds is looked at while the service works.
     """
-    opened = _opened(database, settings, config, existing=existing)
-    return Service(*opened, folder=folder_of(file_of(database), config))
+    store, settings, is_sound = _opened(database, settings, config, existing=existing)
+    service = Service(store, settings, folder=folder_of(file_of(database), config))
+    if not is_sound:
+        look = partial(service.state(Readiness).watch, store)
+        service.state(Threads).make("store-check", look).start()
+    return service
 
 
 def check_service(database: str, settings: Settings, config: str | None = None) -> None:
@@ -332,16 +340,19 @@ def check_service(database: str, settings: Settings, config: str | None = None) 
 
 def _opened(
     database: str, settings: Settings, config: str | None, *, existing: bool = False
-) -> tuple[Store, Settings]:
+) -> tuple[Store, Settings, bool]:
+    """Return the store, the settings with their credentials, and whether the whole store has been looked at."""
     file = file_of(database)
     made = file is not None and not file.exists()
+    is_sound = made or file is None or sqlite.check_file(file, LOOK)
     store = open_store(database, existing=existing)
+    store.remember_clusters()
     if made:  # a mistyped path is seen here
         log.info("database-created", file=str(file and file.absolute()))
     folder = folder_of(file, config)
     secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
     admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
-    return store, replace(settings, secret=secret, admin=admin)
+    return store, replace(settings, secret=secret, admin=admin), is_sound
 
 
 def folder_of(file: Path | None, config: str | None) -> Path:
