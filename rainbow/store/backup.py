@@ -47,7 +47,7 @@ def restore(file: Path, url: str) -> None:
     """Fill an empty database from a backup; numbers of jobs continue above those given since it was made."""
     if not file.is_file():
         raise ConfigError(f"file {file} not found")
-    target, into = open_store(url, anew=True), file_of(url)
+    target, into = open_store(url, replaces=True), file_of(url)
     try:
         with TemporaryDirectory(dir=into and into.absolute().parent) as folder:
             source = _upgraded(file, Path(folder) / file.name)

@@ -287,13 +287,13 @@ def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:
     RELEASE(connection, {})
 
 
-def open_store(url: str, *, existing: bool = False, migrate: bool = True, anew: bool = False) -> Store:
+def open_store(url: str, *, existing: bool = False, migrate: bool = True, replaces: bool = False) -> Store:
     """Open the database at `url` (a path means SQLite), bring its tables up to date and return it.
 
     `existing`: NotFound if there is none, instead of a new one. `migrate`: False leaves them to an older server.
-    `anew`: also a file that has lost its content will do. ConfigError if a file is damaged or has lost it.
+    `replaces`: also a file that has lost its content will do. ConfigError if a file is damaged or has lost it.
     """
-    if not anew and (file := file_of(url)) is not None:
+    if not replaces and (file := file_of(url)) is not None:
         sqlite.refuse_emptied(file)
     engine = open_engine(url, existing=existing)
     with _trouble_as_unavailable():

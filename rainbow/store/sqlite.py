@@ -4,7 +4,7 @@ Jobspecs, environments and outputs are in it, so it is made for its owner alone.
 -shm) gets the mode of the file. A file that is there keeps its mode; `rainbow doctor` warns if others may read it.
 
 Beside a FILE that holds clusters there is FILE.id, which says how many. A file that is empty or not there beside it
-is not a new store: somebody has taken its content away.
+is not a new store: its content is lost.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ def refuse_emptied(file: Path) -> None:
             count = int(json.loads(mark.read_text())["clusters"])
             held = f"{count:,} cluster{'s' if count != 1 else ''}"
         how = "empty" if file.exists() else "gone"
-        raise ConfigError(f"store {file} is {how}; it held {held}: restore it, or delete {mark.name} to begin anew")
+        raise ConfigError(
+            f"store {file} is {how}; it held {held}: restore it, or delete {mark.name} to begin with a new store"
+        )
 
 
 def has_held_clusters(file: Path) -> bool:
@@ -136,7 +138,7 @@ def remember_clusters(file: Path, count: int) -> None:
 
 
 def check_file(file: Path, seconds: float | None = None) -> bool:
-    """Look at the whole store; return whether that was done within so many seconds. ConfigError: it is damaged."""
+    """Look at the whole store; return whether `seconds` were enough. ConfigError: it is damaged."""
     end = None if seconds is None else time.monotonic() + seconds
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
         connection.set_progress_handler(lambda: end is not None and time.monotonic() > end, STEPS)

@@ -100,7 +100,7 @@ def control_groups() -> tuple[tuple[bytes, int], ...]:
 
 
 def _drop_capabilities() -> None:
-    """Let what this process starts have no capability, whoever starts it."""
+    """Let what this process starts have no capability, not even as root."""
     for number in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
         _call("prctl", DROP_CAPABILITY, number, 0, 0, 0)
     _call("prctl", AMBIENT, CLEAR_ALL, 0, 0, 0)

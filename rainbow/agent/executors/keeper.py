@@ -3,7 +3,7 @@
 An agent that restarts asks its keeper which runs still execute and how the others ended. The keeper listens on a
 socket in the agent's folder and answers each JSON line with another, except `start`, so that many starts need no
 round trip; a start that fails is reported as an end. The first line of a connection says the word that the folder
-holds; whoever does not know it is hung up on, and changes nothing. Every run has its own warden (warden.py), which
+holds; a connection that says another is closed and changes nothing. Every run has its own warden (warden.py), which
 outlives the keeper: the next keeper of the folder finds it. An end is deleted only when the agent has confirmed it.
 Without a call for a lease, and with the agent's own lease expired, the keeper ends all runs and itself: by then the
 server has given the tasks to other workers.

@@ -50,8 +50,8 @@ def zeroed_from_the_start(file: Path) -> None:
 
 
 DAMAGES = [
-    (emptied, "store {} is empty; it held 12 clusters: restore it, or delete s.db.id to begin anew"),
-    (Path.unlink, "store {} is gone; it held 12 clusters: restore it, or delete s.db.id to begin anew"),
+    (emptied, "store {} is empty; it held 12 clusters: restore it, or delete s.db.id to begin with a new store"),
+    (Path.unlink, "store {} is gone; it held 12 clusters: restore it, or delete s.db.id to begin with a new store"),
     (cut, "store {} is damaged: "),
     (zeroed, "store {} is damaged: "),
     (zeroed_from_the_start, "store {} is damaged: file is not a database; restore a backup"),
