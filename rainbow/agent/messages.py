@@ -29,6 +29,8 @@ def run_of(offer: responses.Offer) -> Run:
         binding=_binding(offer.get("binding") or {}),
         request=offer.get("request"),
         files=offer.get("files") or {},
+        variables=offer.get("variables") or {},
+        umask=int(offer.get("umask") or "-1", 8),
     )
 
 

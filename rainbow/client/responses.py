@@ -65,6 +65,8 @@ class Offer(RunRef):
     files: NotRequired[Mapping[str, str]]
     binding: NotRequired[dict[str, dict[str, str]]]
     request: NotRequired[dict[str, Any]]
+    variables: NotRequired[dict[str, str]]
+    umask: NotRequired[str]
 
 
 class Received(TypedDict):

@@ -56,18 +56,27 @@ def for_managers(environment: Mapping[str, str]) -> dict[str, str]:
 
 def of_processes(run: Run, base: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Yield the environment of every process of a run that is started here, by rank."""
-    own = {**base, **run.environment}
+    own = {**run.variables, **base, **run.environment}
     shared = {name: value for name, value in own.items() if value is not None}
     workers = workers_of(run) or [""]
     for rank in run.ranks or range(run.processes):
         yield {
             **shared,
+            **(_of_rank(rank, workers) if "SLURM_JOB_ID" in run.variables else {}),
             "RAINBOW_JOB": run.job,
             "RAINBOW_TASK": run.id[0],
             "RAINBOW_TASK_RANK": str(rank),
             "RAINBOW_TASK_COUNT": str(run.processes),
             "RAINBOW_WORKER": workers[rank % len(workers)],
         }
+
+
+def _of_rank(rank: int, workers: Sequence[str]) -> dict[str, str]:
+    """Return what a process of a script sees of its place, in the words of Slurm."""
+    place, own = rank % len(workers), {"SLURM_PROCID": rank, "SLURM_LOCALID": rank // len(workers)}
+    uid = {"SLURM_JOB_UID": os.getuid()}
+    said = {name: str(value) for name, value in {**own, "SLURM_NODEID": place, **uid}.items()}
+    return {**said, "SLURMD_NODENAME": workers[place] or os.uname().nodename}
 
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -93,6 +102,7 @@ class _Active:
     fault: str = ""
     no_folder: bool = False  # its working directory is not there, or may not be entered
     held_at: float | None = None  # since when it is suspended
+    scratch: str = ""  # the folder of this run alone, removed at its end
 
 
 class LocalExecutor:
@@ -125,12 +135,15 @@ class LocalExecutor:
         deadline = self._clock() + run.duration if run.duration > 0 else float("inf")
         active = self._active[run.id] = _Active(run, NO_TAIL, deadline)
         streams: list[int] = []
+        before = os.umask(run.umask) if run.umask >= 0 else -1
         try:
             streams = self._open(active)
+            own = _scratch_of(active, self.environment)
             with self._inside():
                 if not run.command:
                     raise ValueError("no command given")
                 for environment in of_processes(run, self.environment):
+                    environment |= own
                     with _bound_to(cpus := cpus_of(run, environment["RAINBOW_WORKER"])):
                         told = {**environment, **binding_variables(run, environment, cpus)}
                         active.processes.append(self._spawn(run, told, (streams[0], streams[1], streams[2])))
@@ -141,6 +154,8 @@ class LocalExecutor:
             active.ending = Result.FAILED
             _signal(active, signal.SIGKILL)
         finally:
+            if before >= 0:
+                os.umask(before)
             for stream in set(streams) - {self._errors}:
                 os.close(stream)
 
@@ -167,7 +182,7 @@ class LocalExecutor:
             self._hold_to_limit(active, now)
         ended = [_ended(active) for active in self._active.values() if _is_over(active, now)]
         for one in ended:
-            del self._active[one.id]
+            _remove(self._active.pop(one.id).scratch)
         return ended
 
     def begun(self) -> Sequence[RunId]:
@@ -237,6 +252,7 @@ class LocalExecutor:
             _signal(active, signal.SIGKILL)
             for process in active.processes:
                 process.wait()
+            _remove(active.scratch)
         self._active.clear()
 
     def _hold_to_limit(self, active: _Active, now: float) -> None:
@@ -260,6 +276,34 @@ class LocalExecutor:
         if active.held_at is not None:  # what is stopped cannot mind a signal
             active.held_at = None
             _signal(active, signal.SIGCONT)
+
+
+def _scratch_of(active: _Active, environment: Mapping[str, str]) -> dict[str, str]:
+    """Make the folder of a script for what it needs while it runs, and say where it is."""
+    if "SLURM_JOB_ID" not in active.run.variables:
+        return {}
+    number = active.run.variables["SLURM_JOB_ID"]
+    base = environment.get("TMPDIR") or "/tmp"  # noqa: S108 - of this machine
+    path = os.path.join(base, f"rainbow-{number}-{os.getpid()}-{len(active.run.ranks)}-{os.urandom(6).hex()}")
+    os.mkdir(path, 0o700)
+    active.scratch = path
+    return {"TMPDIR": path, "SLURM_TMPDIR": path}
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder with all that is in it, as far as we may."""
+    if not folder:
+        return
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(parent, name))
+        for name in folders:
+            path = os.path.join(parent, name)
+            with contextlib.suppress(OSError):
+                (os.unlink if os.path.islink(path) else os.rmdir)(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
 def cpus_of(run: Run, worker: str) -> tuple[int, ...]:

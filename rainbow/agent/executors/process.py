@@ -116,24 +116,40 @@ PIPE_READS = 32  # of 64 KiB: a pipe holds a MiB at most
 
 
 def files_of(run: Run, environment: Mapping[str, str]) -> dict[str, Path]:
-    """Return the files of a run by stream, with what stands for %j, %A, %a, %x, %u and %N; in its folder.
+    """Return the files of a run by stream, in its folder, with what stands for %a, %x, %u and %N.
 
-    >>> run = Run(("j-0", 1), "j", ("x",), "/w", {"RAINBOW_ARRAY_INDEX": "3"}, files={"output": "%A_%a.out"})
+    The numbers of %j and %A the server has written already.
+
+    >>> run = Run(("j-0", 1), "j", ("x",), "/w", {"RAINBOW_ARRAY_INDEX": "3"}, files={"output": "7_%3a.%%.out"})
     >>> files_of(run, {})["output"].as_posix()
-    '/w/j_3.out'
+    '/w/7_003.%.out'
     """
-    index = run.environment.get("RAINBOW_ARRAY_INDEX")
-    said = {"A": run.job, "j": f"{run.job}_{index}" if index else run.job, "a": index or "0", "%": "%"}
-    said |= {"x": run.environment.get("SLURM_JOB_NAME") or "job", "u": environment.get("USER") or str(os.getuid())}
-    said |= {"N": os.uname().nodename, "J": said["j"], "t": "0", "n": "0", "s": "0"}
+    seen = {**run.variables, **run.environment}
+    said = {"a": seen.get("RAINBOW_ARRAY_INDEX") or NO_INDEX, "x": seen.get("SLURM_JOB_NAME") or "job", "%": "%"}
+    said |= {"u": environment.get("USER") or _login(), "N": os.uname().nodename, "t": "0", "n": "0", "s": "0"}
+    said |= {"A": run.job, "j": run.job, "J": run.job}  # of a server of a version without numbers
     base = run.cwd or environment.get("HOME") or "/"
     return {
-        stream: Path(base, _PATTERN.sub(lambda found: said.get(found[1], found[0]), path))
-        for stream, path in run.files.items()
+        stream: Path(base, _PATTERN.sub(lambda found: _said(found, said), path)) for stream, path in run.files.items()
     }
 
 
-_PATTERN = re.compile(r"%[0-9]*([A-Za-z%])")
+NO_INDEX = "4294967294"  # what Slurm writes for %a of a job that is no array
+_PATTERN = re.compile(r"%([0-9]{0,4})([A-Za-z%])", re.ASCII)
+
+
+def _said(found: re.Match[str], said: Mapping[str, str]) -> str:
+    text = said.get(found[2], found[0])
+    return text.zfill(min(int(found[1] or 0), 10)) if text.isdecimal() else text
+
+
+def _login() -> str:
+    import pwd  # a warden starts without it
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def open_file(path: Path, flags: int) -> int:

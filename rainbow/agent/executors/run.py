@@ -47,6 +47,8 @@ class Run:
     output: int = TAIL  # bytes of what it writes that are told at its end
     binding: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)  # {worker: {"core": [0, 1]}}
     request: Mapping[str, Any] | None = None  # what it asks for, where a site decides its place: jobspec/handover.py
+    variables: Mapping[str, str] = field(default_factory=dict)  # what it sees of its job, where no site says it
+    umask: int = -1  # of its submit; -1: not known, that of the agent
 
 
 class Written(NamedTuple):

@@ -294,6 +294,7 @@ NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "COBALT_JOBID", "FLUX_JOB_ID
 GIVEN_BY_NODE = ("SLURM", "PMI", "FLUX_", "PBS_", "LSB_", "CUDA_VISIBLE", "ROCR_VISIBLE")
 OURS = ("SLURM_EXPORT_ENV", "SLURM_JWT")  # said for our own step; a credential
 GIVEN = "RAINBOW_GIVEN"  # what Slurm says of the job and of its first node, where tasks are to be bound by that
+NUMBER = "RAINBOW_JOB_ID"
 RANK = ("SLURM_PROCID", "PMIX_RANK", "PMI_RANK", "FLUX_TASK_RANK")
 
 
@@ -323,6 +324,8 @@ def _run(desk: SharedFolder, key: str, count: str) -> None:
         run = replace(run, binding=found if _is_free_to_bind() else {})
     place, here = _share(run, int(count)) if count != "1" else (0, run)
     given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
+    if "SLURM_JOB_ID" in os.environ:  # there Slurm says all of it
+        run = replace(run, variables={NUMBER: run.variables[NUMBER]} if NUMBER in run.variables else {})
     site = run.request is not None  # it writes to the files of its job
     apart = 2 if site and (run.request or {}).get("system", {}).get("error") else None
     executor = LocalExecutor({**environment, **given}, copy=site, errors=apart)

@@ -29,7 +29,7 @@ from rainbow.text import shortened, unread
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
-SYSTEM |= {"umask"}  # of the submit: each client says it, and sites keep it
+SYSTEM |= {"umask", "submit-host"}  # of the submit: each client says them, and sites keep the first
 # what some policy reads: which one will have the job is not known here
 FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rainbow import transitions
 from rainbow.errors import Conflict
 from rainbow.forecast import Key
-from rainbow.jobspec.batch import started
+from rainbow.jobspec.batch import index_at, started
 from rainbow.jobspec.handover import handover, least, starts_once, trees_of
 from rainbow.jobspec.request import SLOT, Request
+from rainbow.jobspec.script_variables import Standing, numbered_file, script_variables
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
 from rainbow.service.agents.liveness import beat, count_losses, count_start, record_agent
@@ -26,6 +28,7 @@ from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
 from rainbow.service.jobs.numbers import note_site
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
+from rainbow.store.names.numbers import element_number
 from rainbow.store.statistics import Ran
 from rainbow.transitions import transition
 
@@ -114,13 +117,24 @@ def _offers(
     limits = limits_of(clusters.limits(connection, cluster.id)) if assigned else {}
     units = stated_units(service.entry(cluster).cluster) if assigned else {}
     same = {"units": units, "output": service.settings.limits.output}
-    offers = [{**_offer(connection, task, cluster.worker_type, limits), **same} for task in assigned]
+    named = {record.id: record for record in jobs.some(connection, {task.job for task in assigned})}
+    offers = [
+        {**_offer(connection, task, named[task.job], cluster.worker_type, limits, units), **same} for task in assigned
+    ]
     for offer, task in zip(offers, assigned, strict=True):
         if task.held and (binding := numbered(service.entry(cluster).cluster, task.held)):
             offer["binding"] = binding
     if whole or not traits_of(cluster.policy).hands_over:
         return offers
-    return [{**offer, **_request(connection, task)} for offer, task in zip(offers, assigned, strict=True)]
+    requests = [_numbered_request(_request(connection, task), named[task.job], task) for task in assigned]
+    return [{**offer, **request} for offer, request in zip(offers, requests, strict=True)]
+
+
+def _numbered_request(request: dict[str, Any], record: JobRecord, task: Task) -> dict[str, Any]:
+    """Write our numbers into the files of a job that is handed over: they have the same names everywhere."""
+    system = request["request"]["system"]
+    files = {key: _numbered(str(system[key]), record, task) for key in FILES if system.get(key)}
+    return {**request, "request": {**request["request"], "system": {**system, **files}}}
 
 
 def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
@@ -149,7 +163,14 @@ def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dic
     return {"jobs": told}
 
 
-def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapping[str, int]) -> dict[str, Any]:
+def _offer(
+    connection: sa.Connection,
+    task: Task,
+    record: JobRecord,
+    worker_type: str,
+    limits: Mapping[str, int],
+    units: Mapping[str, str],
+) -> dict[str, Any]:
     asked = reading(connection, task.job)
     request, spec = asked.request, asked.tasks[task.index].spec
     command, environment = started(request, spec, task.index)
@@ -161,19 +182,61 @@ def _offer(connection: sa.Connection, task: Task, worker_type: str, limits: Mapp
         "command": command,
         "cwd": request.cwd,
         "submitted_from": request.submitted_from,
-        "files": _files(request),
+        "files": {key: _numbered(path, record, task) for key, path in _files(request).items()},
         "environment": environment,
+        "variables": _variables(request, record, task, units),
+        **_umask(request),
         "duration": may_run(request, limits),
         "processes": processes(spec, task.slots, task.placement, worker_type),
         "placement": task.placement,
     }
 
 
+def _own_number(record: JobRecord, task: Task) -> int:
+    return element_number(record.number, record.elements, task.index)
+
+
+def _numbered(path: str, record: JobRecord, task: Task) -> str:
+    return numbered_file(path, _own_number(record, task), record.number) if record.number else path
+
+
+def _variables(request: Request, record: JobRecord, task: Task, units: Mapping[str, str]) -> dict[str, str]:
+    """Return what the task sees of its job; a command sees its number alone."""
+    own = {"RAINBOW_JOB_ID": str(_own_number(record, task))} if record.number else {}
+    if not request.script and request.array is None:
+        return own
+    standing = Standing(
+        number=_own_number(record, task),
+        name=record.name,
+        user=record.requestor,
+        cluster=record.cluster,
+        slots=task.slots,
+        attempt=task.attempt,
+        placement=task.placement,
+        units=units,
+        array=record.number,
+        index=index_at(request.array, task.index) if request.array else None,
+        account=record.account,
+        qos=record.qos,
+    )
+    return {**own, **script_variables(request, standing)}
+
+
+def _umask(request: Request) -> dict[str, str]:
+    """Return the umask of the submit, where it is known."""
+    system = request.attributes.get("system")
+    said = system.get("umask") if isinstance(system, Mapping) else None
+    return {"umask": str(said)} if said is not None and re.fullmatch("0?[0-7]{3}", str(said)) else {}
+
+
+FILES = ("output", "error", "input")
+
+
 def _files(request: Request) -> dict[str, str]:
     """Return the files that a task reads and writes, as the job names them."""
     system = request.attributes.get("system")
     given = system if isinstance(system, Mapping) else {}
-    return {key: str(given[key]) for key in ("output", "error", "input") if given.get(key)}
+    return {key: str(given[key]) for key in FILES if given.get(key)}
 
 
 def _orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:

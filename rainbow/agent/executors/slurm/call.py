@@ -205,8 +205,11 @@ def errors_of(run: Run) -> str:
 
 def _exported(run: Run, place: CallPlace) -> dict[str, str]:
     """Return the environment of a script: what the job says, and of the agent's own only what tasks may see."""
-    own = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], **run.environment}
-    if INDEX in own:  # elements have one environment: which one it is Slurm says
+    number = run.variables.get("RAINBOW_JOB_ID")
+    if INDEX in run.environment:  # elements have one environment: which one it is Slurm says
+        number = run.variables.get("SLURM_ARRAY_JOB_ID", number)
+    own = {"RAINBOW_JOB": run.job, "RAINBOW_JOB_ID": number, "RAINBOW_TASK": run.id[0], **run.environment}
+    if INDEX in own:
         del own["RAINBOW_TASK"], own[INDEX]
     given = {**place.visible, **own}
     # what begins with SLURM_ Slurm says itself
