@@ -13,11 +13,32 @@ from tests.support.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
 
-ALWAYS = (
-    "JOB_ID JOBID JOB_NAME JOB_USER JOB_UID JOB_QOS JOB_PARTITION CLUSTER_NAME SUBMIT_DIR NTASKS NPROCS CPUS_PER_TASK "
-    "CPUS_ON_NODE JOB_CPUS_PER_NODE NNODES JOB_NUM_NODES JOB_NODELIST NODELIST TASKS_PER_NODE PROCID LOCALID NODEID "
-    "RESTART_COUNT TMPDIR"
-).split()
+ALWAYS = [
+    "JOB_ID",
+    "JOBID",
+    "JOB_NAME",
+    "JOB_USER",
+    "JOB_UID",
+    "JOB_QOS",
+    "JOB_PARTITION",
+    "CLUSTER_NAME",
+    "SUBMIT_DIR",
+    "NTASKS",
+    "NPROCS",
+    "CPUS_PER_TASK",
+    "CPUS_ON_NODE",
+    "JOB_CPUS_PER_NODE",
+    "NNODES",
+    "JOB_NUM_NODES",
+    "JOB_NODELIST",
+    "NODELIST",
+    "TASKS_PER_NODE",
+    "PROCID",
+    "LOCALID",
+    "NODEID",
+    "RESTART_COUNT",
+    "TMPDIR",
+]
 OF_ARRAYS = [f"ARRAY_{name}" for name in ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")]
 SHAPES = [  # options, and what follows from them
     ("-n 1", {"NTASKS": "1", "NNODES": "1", "TASKS_PER_NODE": "1", "CPUS_PER_TASK": "1", "CPUS_ON_NODE": "1"}),
