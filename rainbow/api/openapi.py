@@ -29,6 +29,7 @@ BODIES = {
     "jobs.eta_of_jobspec": "Question",
     "jobs.policy_diff": "PolicyDiff",
     "jobs.policy_check": "PolicyCheck",
+    "slurm.run": "SlurmCall",
     "batch.submit": "Batch",
     "agents.receive": "Receive",
     "agents.accept": "Accept",

@@ -138,6 +138,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Recorded": _of(recorded=_array(WORD), stale=_array(WORD)),
     "Beat": _of(stop=_array(REFERENCE), stale=_array(WORD), lease=NUMBER, grace=NUMBER),
     "Placed": _of(id=WORD, number=WHOLE, cluster=_maybe(WORD), state=WORD, decision=ANY_OBJECT),
+    "SlurmAnswer": _of(
+        out=WORD, err=WORD, exit=WHOLE, read=_maybe(WORD), again=_maybe(NUMBER), waits_for=_maybe(WORD)
+    ),
     "Answers": _of(answers=_array(_of(status=WHOLE)), assign=ANY_OBJECT),
     "Match": _of(
         candidates=_array(_of(cluster=WORD, fits=NUMBER, totals=ANY_OBJECT)),
@@ -209,6 +212,7 @@ BY_ENDPOINT = {
     **dict.fromkeys(("accounts.put", "accounts.put_qos", "accounts.qos"), "Answer"),
     "accounts.usage": "Usage",
     **dict.fromkeys(("health.live", "health.ready"), "Health"),
+    "slurm.run": "SlurmAnswer",
 }
 
 
@@ -464,6 +468,17 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         jobs=_list(_closed(["jobspec"], jobspec=SPEC, requestor=_or_null(SOME), priority=RANK, count=COUNT), 1_000),
         settings={"type": "object"},
         workers={"type": "object", "additionalProperties": {"enum": ["READY", "OFFLINE", "LOST", "DRAINING"]}},
+    ),
+    "SlurmCall": _closed(
+        ["words"],
+        words={"type": "array", "items": {"type": "string"}, "maxItems": 10_000},
+        environment={"type": "object", "additionalProperties": {"type": "string"}},
+        **{key: {"type": "string"} for key in ("folder", "user", "host", "script", "key", "waits_for")},
+        uid={"type": "integer", "minimum": 0},
+        gid={"type": "integer", "minimum": 0},
+        umask={"type": "integer", "minimum": 0, "maximum": 0o777},
+        at={"type": "number", "minimum": 0, "maximum": 32_503_680_000},
+        offset={"type": "integer", "minimum": -86_399, "maximum": 86_399},
     ),
     "PolicyDiff": _closed(["config"], config={"type": "string"}, limit=COUNT),
     "PolicyCheck": _closed([], config={"type": "string"}, policy=SOME, settings={"type": "object"})

@@ -45,6 +45,7 @@ from rainbow.api.views.administration import accounts, config, credentials, heal
 from rainbow.api.views.clusters import agents, clusters, nodes, reservations
 from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
+from rainbow.api.views.slurm import slurm
 from rainbow.api.wire import refuse_unknown_queries
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.service import Service, Settings, check_service, open_service, read_config
@@ -73,7 +74,7 @@ class _Worker(PathConverter):
 
 OPERATIONS = (
     *(clusters, nodes, jobs, batch, agents, tokens, credentials, accounts, reservations, config, events),
-    *(metrics, openapi, health),
+    *(metrics, openapi, health, slurm),
 )
 
 

@@ -23,6 +23,7 @@ SECTIONS = {
         "submit": ("commands.submit:submit", "Submit a jobspec, a batch script or a command."),
         "run": ("commands.logs:run", "Submit one job, print what it writes, exit with its code."),
         "sbatch": ("slurm.sbatch:sbatch", "Submit a batch script with the options of sbatch."),
+        "slurm-shims": ("slurm.shims:slurm_shims", "Write Slurm's commands over Rainbow into a folder."),
         "match": ("commands.match:match", "Show which clusters fit a jobspec, and why others do not."),
         "verify": ("commands.verify:verify", "Check a printed answer of match, without a server."),
         "jobs": ("commands.jobs:jobs", "List the jobs that have not ended."),

@@ -163,6 +163,17 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(run, [*_server, *_registration])
 
 
+def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command the server's `url` and where the `credentials` file is; nothing is asked."""
+
+    @functools.wraps(command)
+    def run(url: str | None, credentials: Path, **rest: Any) -> Any:
+        there = url or _saved(credentials).url or DEFAULT_URL
+        return command(url=there, credentials=credentials.expanduser().absolute(), **rest)
+
+    return _add(run, _server)
+
+
 def _note_lack(found: str | None, what: str) -> None:
     """Note what a command asks without, for the message if the server refuses it."""
     if not found:

@@ -162,6 +162,12 @@ def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
     return _tasks(connection, tasks.c.job == job_id)
 
 
+def of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> list[Task]:
+    """Return the tasks of several jobs, those of each in order."""
+    parts = [job_ids[k : k + NAMED] for k in range(0, len(job_ids), NAMED)]
+    return [task for part in parts for task in _tasks(connection, tasks.c.job.in_(part))]
+
+
 def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState], most: int) -> list[Task]:
     """Return some of a job's tasks that are in these states."""
     query = sa.select(*_COLUMNS).where(tasks.c.job == job_id, tasks.c.state.in_(states)).limit(most)

@@ -42,10 +42,12 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
         document, notes = jobspec_of_call(call, caller())
     if "quiet" not in given:
         tell(notes)
+    names = [name for name in call.clusters.split(",") if name and name != "all"]
+    clusters = [{"name": name} for name in names] or None
     if "test-only" in given:
         _test(client, document)
     with refusals_shown("table"):
-        made = client.submit(ready(client, document), login=login())
+        made = client.submit(ready(client, document), login=login(), clusters=clusters)
     click.echo(made["number"] if "parsable" in given else f"Submitted batch job {made['number']}")
     if "quiet" not in given:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))

@@ -70,18 +70,15 @@ _SITE = """
     use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf prefer
     hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task get-user-env?
 """
-_CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage!"
+_CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage! clusters/M"
 WHY_NOT = {
     "uid": "the site decides which account a job runs as",
     "gid": "the site decides which account a job runs as",
     "priority": "only operators of a site set it; use --nice",
-    "clusters": "Rainbow chooses the cluster; use rainbow submit --cluster",
     "reboot": "a job cannot ask a site to reboot nodes",
     "power": "a job cannot set a site's power management",
 }
-_REFUSED = [
-    Option(name, Place.REFUSED, "M" if name == "clusters" else "", Takes.VALUE, why) for name, why in WHY_NOT.items()
-]
+_REFUSED = [Option(name, Place.REFUSED, "", Takes.VALUE, why) for name, why in WHY_NOT.items()]
 _NOTHING = {"reboot": Takes.NOTHING}
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
@@ -141,6 +138,7 @@ class GivenOptions:
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    clusters: str = ""  # of which one is to be chosen, divided by commas; empty: of any
 
     @property
     def options(self) -> Mapping[str, str]:

@@ -61,7 +61,8 @@ def read_call(
         later |= {key: merged[0][key] for key in INHERITED if key in merged[0] and not _has(later, key)}
     kept = tuple({key: value for key, value in one.items() if _place(key) is not Place.CALL} for one in merged)
     notes += [f"--{key} is not an option of sbatch that Rainbow knows; carried as written" for key in _unknown(kept)]
-    return GivenOptions(kept, script, name, arguments, notes=tuple(notes))
+    clusters = merged[0].get("clusters", "")
+    return GivenOptions(kept, script, name, arguments, notes=tuple(notes), clusters=clusters)
 
 
 def words_of_call(words: Sequence[str]) -> tuple[Options, list[str]]:

@@ -108,7 +108,7 @@ def _numbers(given: Any, warnings: list[str]) -> Numbers:
 
 
 def _first_number(value: Any, pointer: str) -> int:
-    return AUTO if value == "auto" else integer(1, MOST)(value, pointer)
+    return AUTO if value == "auto" else integer(AUTO, MOST)(value, pointer)
 
 
 def _server(given: Any, warnings: list[str]) -> Server:
