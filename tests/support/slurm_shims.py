@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +41,9 @@ class Commands:
 
 
 @pytest.fixture
-def slurm(shell: Shell) -> Iterator[Commands]:
+def slurm(shell: Shell) -> Commands:
     """Slurm's commands for the server of `shell`."""
     folder = shell.folder / "bin"
     made = shell("slurm-shims", folder)
     assert made.exit_code == 0, made.output
-    credentials = {"RAINBOW_CREDENTIALS": shell.variables["RAINBOW_CREDENTIALS"]}
-    yield Commands(folder, shell.folder, credentials if os.environ.get("RAINBOW_CREDENTIALS") else {})
+    return Commands(folder, shell.folder, {})
