@@ -157,15 +157,9 @@ def _replicas(run: Sequence[Task]) -> dict[str, Any] | None:
     return {"first": begin.id, "last": len(run) - 1, "step": step, "stem": stem, "number": named}
 
 
-def of_job(connection: sa.Connection, job_id: str) -> list[Task]:
-    """Return a job's tasks in the order of its jobspec."""
-    return _tasks(connection, tasks.c.job == job_id)
-
-
-def of_jobs(connection: sa.Connection, job_ids: Sequence[str]) -> list[Task]:
-    """Return the tasks of several jobs, those of each in order."""
-    parts = [job_ids[k : k + NAMED] for k in range(0, len(job_ids), NAMED)]
-    return [task for part in parts for task in _tasks(connection, tasks.c.job.in_(part))]
+def of_job(connection: sa.Connection, *job_ids: str) -> list[Task]:
+    """Return the tasks of a job, or of several, in the order of their jobspecs."""
+    return [task for part in _parts(job_ids) for task in _tasks(connection, tasks.c.job.in_(part))]
 
 
 def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState], most: int) -> list[Task]:

@@ -1,7 +1,12 @@
-"""/v1/slurm/NAME: the words of one of Slurm's commands in, what it prints and its exit code out."""
+"""/v1/slurm/NAME: the words of one of Slurm's commands in, what it prints and its exit code out.
+
+What is wrong with a call is no error of HTTP: the command says it, with its exit code. Only who may not ask at all,
+or asks for what is no command, is answered with another status.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, jsonify
@@ -13,7 +18,6 @@ from rainbow.service.slurm.call import Call
 from rainbow.store.credentials import digest
 
 slurm = Blueprint("slurm", __name__, url_prefix="/v1")
-_FIELDS = ("folder", "user", "uid", "gid", "umask", "host", "at", "offset", "script", "key", "waits_for")
 
 
 @slurm.post("/slurm/<id:command>")
@@ -26,14 +30,7 @@ def run(command: str) -> Any:
     asking, body = who(), read_mapping("SlurmCall")
     if command not in commands.COMMANDS:
         raise NotFound(f"command {command[:40]} not found; there are: {', '.join(commands.COMMANDS)}")
-    given = {name: body[name] for name in _FIELDS if body.get(name) is not None}
-    call = Call(
-        words=body["words"],
-        environment=body.get("environment") or {},
-        credentials=[digest(token) for token in tokens()],
-        **given,
-    )
-    answer = commands.run(service(), asking, command, call)
+    answer = commands.run(service(), asking, command, _call(body))
     return jsonify(
         out=answer.out,
         err=answer.err,
@@ -41,4 +38,24 @@ def run(command: str) -> Any:
         read=answer.read,
         again=answer.again,
         waits_for=answer.waits_for or None,
+    )
+
+
+def _call(body: Mapping[str, Any]) -> Call:
+    """Read a call; a caller that says no time means now, in Greenwich."""
+    return Call(
+        words=body["words"],
+        environment=body.get("environment") or {},
+        folder=body.get("folder") or "",
+        user=body.get("user") or "",
+        uid=body.get("uid") or 0,
+        gid=body.get("gid") or 0,
+        umask=body.get("umask"),
+        host=body.get("host") or "",
+        at=body["at"] if body.get("at") is not None else service().clock(),
+        offset=body.get("offset") or 0,
+        script=body.get("script"),
+        key=body.get("key"),
+        waits_for=body.get("waits_for") or "",
+        credentials=[digest(token) for token in tokens()],
     )

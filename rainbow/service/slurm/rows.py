@@ -101,7 +101,7 @@ def _records(connection: sa.Connection, wanted: Wanted) -> list[JobRecord]:
 
 def _tasks(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Task]]:
     found: dict[str, list[Task]] = {}
-    for task in tasks.of_jobs(connection, job_ids):
+    for task in tasks.of_job(connection, *job_ids):
         found.setdefault(task.job, []).append(task)
     return found
 
