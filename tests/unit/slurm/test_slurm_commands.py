@@ -16,7 +16,7 @@ from rainbow.slurm.job_rows import SHORT
 from tests.support.agent_sites import until
 from tests.support.asking import shared_folder
 from tests.support.shell import Shell, server, shell
-from tests.support.slurm_shims import Commands, slurm
+from tests.unit.slurm.commands import Commands, slurm
 
 __all__ = ["server", "shell", "slurm"]  # fixtures
 
