@@ -13,6 +13,7 @@ from rainbow import __version__
 from rainbow.api.problems import MEANINGS
 from rainbow.api.schemas import ANSWERS, BY_ENDPOINT, EXAMPLES, NAME, SCHEMAS, WORD, ref
 from rainbow.api.wire import PAGE, QUERIES, service
+from rainbow.service.slurm.commands import COMMANDS
 
 openapi = Blueprint("openapi", __name__)
 
@@ -89,6 +90,7 @@ IN_PATH = {
     "name": NAME,
     "subsystem": NAME,
     **dict.fromkeys(("account", "qos"), NAME),
+    "command": {"enum": [*COMMANDS]},
     **dict.fromkeys(("job_id", "token_id", "reservation_id"), ID),
 }
 

@@ -251,6 +251,7 @@ EXAMPLES: dict[str, Any] = {
     "jobs.match": {"jobspec": JOBSPEC},
     "jobs.bid": {"jobspec": JOBSPEC},
     "jobs.eta_of_jobspec": {"jobspec": JOBSPEC},
+    "slurm.run": {"words": ["--me"], "user": "ann"},
     "jobs.policy_diff": {"config": "scheduler: {algorithms: {selection: {name: random}}}", "limit": 500},
     "jobs.policy_check": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
     "clusters.plan": {"jobs": [{"jobspec": JOBSPEC, "count": 3}], "workers": {"n0": "OFFLINE"}},

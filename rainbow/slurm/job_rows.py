@@ -161,7 +161,7 @@ _WORST = [
 
 
 def whole_state(states: Collection[str], unended: str | None) -> str:
-    """Return the state of a job of several tasks: the worst end; `unended`: as the job stands if it has not ended."""
+    """Return the state of a job of several tasks: the worst end; `unended`: how the job is if it has not ended."""
     ended = [state for state in states if state not in ACTIVE]
     if unended is None:
         return max(ended or ["COMPLETED"], key=_WORST.index)

@@ -35,7 +35,7 @@ def long_duration(seconds: float) -> str:
 
 
 def moment_text(seconds: float | None, none: str, offset: int) -> str:
-    """Write a time as of a zone so many seconds east of Greenwich."""
+    """Write a time as of a zone that is `offset` seconds east of Greenwich."""
     if seconds is None:
         return none
     try:

@@ -76,7 +76,7 @@ def ask(name: str, url: str, header: str, body: "dict[str, Any]") -> "tuple[int,
 
 
 def call_of(name: str, words: "list[str]") -> "dict[str, Any]":
-    """Return what the server is told: the words, who calls, where, when, and what of the environment it needs."""
+    """Return what the server needs: the words, who calls, where, when, and what of the environment it needs."""
     import pwd
     import time
 

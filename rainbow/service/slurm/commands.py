@@ -289,7 +289,7 @@ def _act(service: Service, who: Caller, verb: str, listed: Iterable[str]) -> Ans
 
 
 def _script(service: Service, who: Caller, words: list[str]) -> Answer:
-    """Answer `write batch_script JOB -`: the script; a file is written by nobody but the user."""
+    """Answer `write batch_script JOB -`: the script; only the user's side writes files."""
     from rainbow.service.jobs.jobspecs import reading
 
     if words[1:] != ["-"]:

@@ -32,7 +32,7 @@ _NO_OPTION = re.compile(r"^(--?[^ ]+) is not an option of sbatch")
 
 
 def sbatch(service: Service, who: Caller, call: Call) -> Answer:
-    """Submit a script; the user's side is told which file to read first."""
+    """Submit a script; the answer to the first call names the file to read."""
     if call.waits_for:
         return _waited(service, who, call)
     given, rest = _words(call)
@@ -157,7 +157,7 @@ def _document(service: Service, who: Caller, opened: GivenOptions, call: Call) -
 
 
 def _whole(service: Service, who: Caller, text: str) -> str:
-    """Return the id of a job that is waited for; an element stands for its array."""
+    """Return the id of a job that is waited for; of an element, that of its array."""
     try:
         job = names.find(service, who, text).job
         with service.store.read() as connection:

@@ -34,6 +34,7 @@ BODIES: dict[str, Any] = {
     "reservation": EXAMPLES["reservations.create"],
     "diff": EXAMPLES["jobs.policy_diff"],
     "check": {"policy": "load_based"},
+    "call": {"words": []},
     "account": {"shares": 3},
     "qos": {"priority": 3},
 }
@@ -108,9 +109,14 @@ def _prepared(api: Api, oak: Cluster, path: str) -> dict[str, str]:
     return {"job": job, "token": api.good("POST", "/v1/tokens", {"clusters": ["oak"]}, ADMIN)["id"]}
 
 
-EXAMPLES = {"name": "oak", "subsystem": "io", "worker": "n0", "account": "bio", "qos": "urgent"} | {
-    f"{kind}_id": f"{{{kind}}}" for kind in ("job", "token", "reservation")
-}
+EXAMPLES = {
+    "name": "oak",
+    "subsystem": "io",
+    "worker": "n0",
+    "account": "bio",
+    "qos": "urgent",
+    "command": "squeue",
+} | {f"{kind}_id": f"{{{kind}}}" for kind in ("job", "token", "reservation")}
 
 
 def test_the_table_has_every_verb(api: Api) -> None:

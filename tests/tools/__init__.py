@@ -1,0 +1,1 @@
+"""Workflow tools, unmodified, over local clusters by Slurm's commands: `make tools`."""
