@@ -193,6 +193,11 @@ class Store:
         with self.look() as connection:
             return postgresql.event_horizon(connection)
 
+    def day(self) -> float:
+        """Return the database's time of day, in seconds since 1970."""
+        with self.look() as connection:
+            return float(connection.execute(postgresql.DAY if self.many_processes else sqlite.DAY).scalar_one())
+
     def shrink(self) -> None:
         """Give some of the space of what was deleted back, where the database does not by itself."""
         if not self.many_processes:

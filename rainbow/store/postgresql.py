@@ -148,6 +148,7 @@ _BEHIND = sa.text("""
 """)
 
 
+DAY = sa.text("SELECT extract(epoch FROM clock_timestamp())")  # not of when the transaction began
 _ALONE = sa.text("SELECT pg_advisory_xact_lock(:key)")
 _BESIDE = sa.text("SELECT pg_advisory_xact_lock_shared(:key)")
 

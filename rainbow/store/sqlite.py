@@ -26,6 +26,7 @@ BUSY_SECONDS = 30
 # a writer and every reader of the server's threads at once, without waiting for a connection
 POOL_SIZE = 80
 CUT = 500  # pages cut off the file at once, a few milliseconds
+DAY = sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0")  # the machine's
 WRITING = "rainbow_writing"
 LOOKING = "rainbow_looking"
 DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")

@@ -14,6 +14,7 @@ from rainbow.errors import Conflict, NotFound
 from rainbow.outcome import after_commit
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
+from rainbow.service.core.clock_watch import may_forget
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
@@ -39,6 +40,8 @@ FORGET_SECONDS = 1.0  # at a time, a few times a minute: what submits bring mean
 
 def forget_old(service: Service) -> int:
     """Forget ended jobs and events older than the settings say; return how many jobs."""
+    if not may_forget(service):
+        return 0
     before, until, many = service.clock() - service.settings.history, service.monotonic() + FORGET_SECONDS, 0
     with service.store.read() as connection:
         if not jobs.has_older(connection, before):
