@@ -96,9 +96,12 @@ class Directory:
         return {shard: answer for shard, answer in zip(here, answers, strict=True) if answer is not None}
 
     def _nowhere(self, who: Caller, told: Mapping[Shard, Answer]) -> Shard:
-        """Return the shard that says most of what is wrong; raise if one of those that are away may have it."""
-        if who.away or not told:
-            raise who.one_away()
+        """Return the shard that says most of what is wrong; raise if one that did not answer may have it.
+
+        It may be back by now: what counts is who has answered.
+        """
+        if missing := [*(shard for shard in who.shards if shard not in told), *who.unsure]:
+            raise missing[0].away()
         for shard, answer in told.items():
             if answer.status in (429, 503):
                 raise busy(shard, answer)

@@ -70,7 +70,7 @@ def _run(row: Any, after: Task, now: float) -> ChargedRun | None:
     began = after.started_at if row.started_at is None else row.started_at
     if row.state not in BOOKED or began is None:
         return None
-    end = now if after.ended_at is None else after.ended_at
+    end = max(began, now if after.ended_at is None else after.ended_at)  # a clock may be set back meanwhile
     return ChargedRun(row.account, row.requestor, row.cluster_id, held(row.placement), began, end, row.rate, row.job)
 
 

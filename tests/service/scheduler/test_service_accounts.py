@@ -89,6 +89,19 @@ def test_usage_is_what_tasks_held_to_the_second_by_day_user_cluster_and_type(api
     assert text.splitlines()[0] == "account,core,cost,node"
 
 
+def test_a_clock_that_is_set_back_while_a_task_runs_gives_no_usage_back(api, bio, clock):
+    submit(api, bio)
+    [offer] = begin(bio)
+    clock.now -= 3_600
+    bio.end(offer)
+    submit(api, bio)
+    [offer] = begin(bio)
+    clock.now += 7
+    bio.end(offer)
+    assert sum(row["used"] for row in rows(api, usage_days) if row["type"] == "core") == 7.0
+    assert all(row["used"] >= 0 for row in rows(api, usage_days))
+
+
 def test_an_attempt_that_is_lost_counts_too_and_so_does_the_next(api, bio, clock):
     submit(api, bio)
     for seconds, result in ((10, "lost"), (7, "exited")):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 
+from rainbow.federation.callers import Caller
+from rainbow.federation.directory import Directory
+from rainbow.federation.shards import Answer, Away, Shard
+from rainbow.federation.upstream import Pairs
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.support.federated import register, router_of, shards_at, until
 from tests.support.unruly import AnswerCutter
@@ -58,3 +65,25 @@ def test_name_that_is_taken_is_409(tmp_path: Path) -> None:
         register(url, "oak")
         answer = send(url, "/v1/clusters", {"name": "oak", "graph": grid(1, 1)}, REGISTRATION)
         assert answer.status_code == 409
+
+
+class Comes(Shard):
+    """A shard that answers 404, and while it is asked another one is back."""
+
+    back: Shard
+
+    async def ask(self, method: str, target: str, headers: Pairs, body: bytes = b"") -> Answer:
+        self.back.since = None
+        return Answer(404, [], b"{}")
+
+
+@pytest.mark.parametrize("name", ["of_job", "of_cluster"])
+def test_what_a_shard_may_have_that_came_back_while_the_others_were_asked_is_not_called_unknown(name: str) -> None:
+    other, away = Comes("http://one"), Shard("http://two")
+    other.since, away.since, other.back = None, 1.0, away
+    who = Caller({other: ("rbt_a",), away: ("rbt_b",)}, (), "", inf)
+    directory = Directory([other, away])
+    with pytest.raises(Away) as told:
+        asyncio.run(getattr(directory, name)(who, "f" * 24))
+    assert told.value.facts["shard"] == "http://two"
+    assert away.since is None
