@@ -70,6 +70,7 @@ class World:
         default_factory=dict
     )  # {cluster: its secret}, of those that are registered on and on
     tokens: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # {id: its cluster, its values so far}
+    long_tasks: float = 0.0  # the part of tasks that run for seconds, not for tenths of one
     over: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.monotonic)
     tasks: int = 0
@@ -138,7 +139,8 @@ def jobspec(world: World, chance: random.Random) -> dict[str, Any]:
     """A job of one task or two, each of which leaves signs; some fail once, some each time."""
     count = 2 if chance.random() < 0.15 else 1
     code = 3 if chance.random() < 0.1 else 0
-    command = ["sh", "-c", TASK, "sh", str(world.signs), str(chance.randrange(1, 8)), str(code)]
+    tenths = chance.randrange(30, 50) if chance.random() < world.long_tasks else chance.randrange(1, 8)
+    command = ["sh", "-c", TASK, "sh", str(world.signs), str(tenths), str(code)]
     tasks = [{"command": command, "resources": "w"} for _ in range(count)]
     return {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks}
 

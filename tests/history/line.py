@@ -18,6 +18,7 @@ from typing import Self
 
 MOODS = ("drop", "lose", "truncate", "delay", "repeat")
 LONGEST_DELAY = 3.0  # seconds
+STREAMS = 0.3  # how often a piece of an open stream is cut in two and the rest is lost, of how often the line is bad
 OF_AGENTS = (b"/receive ", b"/accept ", b"/events ", b"/heartbeat ")
 
 
@@ -136,8 +137,13 @@ class Line:
             if first.length is None and not first.bodiless and writer is not None:  # a stream: as it comes
                 writer.write(first.raw)
                 while piece := await there.read(1 << 16):
+                    if self.chance.random() < self.bad * STREAMS:
+                        self.done += 1
+                        piece, first = piece[: len(piece) // 2], Head(b"")
                     writer.write(piece)
                     await writer.drain()
+                    if not first.raw:
+                        break
                 return b""
             answer = first.raw + (await there.readexactly(first.length) if first.length else b"")
             if writer is not None:

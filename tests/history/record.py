@@ -36,6 +36,7 @@ CLUSTERS = ("oak", "elm")
 IDLE = "idle"  # the neighbors' cluster, which no agent serves
 PATIENCE = 180.0  # seconds for jobs to end and followers to be told
 FOLLOWERS = 2  # of each stream
+LONG, AT_LENGTH = 0.4, 20.0  # the part of tasks that run for seconds, in histories of so many seconds
 
 
 def call(url: str, verb: str, path: str, body: Any = None, *, token: str = ADMIN, **headers: str) -> Any:
@@ -242,7 +243,7 @@ def record(topology: str, seconds: float, seed: int, kinds: Sequence[str], file:
         setup = {"topology": topology, "seconds": seconds, "seed": seed, "nemeses": list(kinds), "unserved": [IDLE]}
         notebook.line("setup", ask=setup)
         with place_of(topology, folder) as place:
-            world = World(place.doors, folder / "signs")
+            world = World(place.doors, folder / "signs", long_tasks=LONG if seconds >= AT_LENGTH else 0.0)
             tokens = set_up(place, world)
             followers = [
                 Follower(world, f"follower{k}-{stream[0]}", stream, random.Random(f"{seed} {k}"))

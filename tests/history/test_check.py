@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from tests.conftest import SHARED
 from tests.history import check, linear, model
+from tests.history.attack import BREAKS, Break
 from tests.history.by_hand import FAULTS, Lines, jobs_everywhere, op, put, right
 from tests.history.check import RULES, judge, main, report
 from tests.history.linear import IS, IS_NOT, WRITE, Access, unexplained
 from tests.history.model import History
+from tests.history.places import ROOT
 
 EACH = [pytest.param(rule, fault, id=f"{rule}: {fault}") for rule, faults in FAULTS.items() for fault in faults]
 
@@ -248,3 +250,10 @@ def test_reads_fit_a_path_exactly_if_some_places_rise_with_time(
     )
     faults = [fault for fault in judge(History(lines))["reads"].faults if fault.startswith("task")]
     assert (not faults) == fits
+
+
+@pytest.mark.parametrize("one", BREAKS, ids=[one.name for one in BREAKS])
+def test_break_of_the_attack_applies_to_the_code_as_it_is(one: Break) -> None:
+    text = (ROOT / one.file).read_text()
+    assert text.count(one.old) >= 1
+    compile(text.replace(one.old, one.new, 1), one.file, "exec")

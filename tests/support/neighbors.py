@@ -84,8 +84,9 @@ def main(port: int, kind: str, tokens: Sequence[str]) -> None:
     print("sending", flush=True)
     sys.stdin.read()
     ended.set()
+    end = time.monotonic() + 2
     for thread in threads:
-        thread.join(2)
+        thread.join(max(0.0, end - time.monotonic()))
     print(json.dumps({str(status): count for status, count in sorted(statuses.items())}), flush=True)
 
 
