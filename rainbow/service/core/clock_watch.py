@@ -18,7 +18,7 @@ log = structlog.get_logger("rainbow.clock")
 
 
 class ClockWatch:
-    """The time of day of this process beside a clock that nobody sets, during the last day."""
+    """The time of day of this process beside one that is never set, during the last day."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[float, float]] = deque()  # (the monotonic clock, how far the day is ahead of it)
