@@ -149,7 +149,7 @@ if __name__ == "__main__":
         assert toil.start(Parent()) == [0, 2, 4]
 ''' % os.getcwd())
 words = ["./store", "--batchSystem", "slurm", "--slurmPartition", "oak", "--retryCount", "2", "--disableCaching"]
-words += ["--stateFileWait", "2", "--defaultMemory", "200M", "--defaultCores", "1", "--workDir", os.getcwd()]
+words += ["--statePollingWait", "2", "--defaultMemory", "200M", "--defaultCores", "1", "--workDir", os.getcwd()]
 subprocess.run([sys.executable, "flow.py", *words], check=True)
 """
 # name, package whose version is told, program, seconds
