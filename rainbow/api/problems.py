@@ -101,6 +101,10 @@ def of_fault(fault: RainbowError) -> Response:
     if isinstance(fault, PluginFault):
         log.error("plugin-failed", fault=fault.message, exc_info=fault)
     body = body_of(fault)
+    if body["status"] in (401, 403):
+        log.info(
+            "refused", status=body["status"], method=request.method, path=request.path, address=request.remote_addr
+        )
     if body["status"] == 500 or (
         body["status"] > 500 and has_stored()
     ):  # the fault itself knows of its own part only

@@ -15,13 +15,15 @@ import structlog
 from flask import Flask, Response, current_app, g, request
 
 from rainbow.api.pauses import WAITED
-from rainbow.api.wire import request_id, service, tokens
+from rainbow.api.wire import login, request_id, service, tokens
+from rainbow.audit import ENTRY, AuditEntry
 from rainbow.errors import TooMany
 from rainbow.service.core.counters import count
 from rainbow.store.credentials import digest
 from rainbow.write_queue import WRITER
 
 MOST_CALLERS = 10_000  # callers remembered
+MOST_PATH = 300  # characters of a path in the audit
 FREE = frozenset({"health.live", "health.ready", "agents.heartbeat", "agents.events"})
 log = structlog.get_logger("rainbow.requests")
 
@@ -58,6 +60,8 @@ def pace(app: Flask) -> None:
         g.began = time.perf_counter()
         g.id = request_id(request.headers.get("X-Request-ID", ""))
         structlog.contextvars.bind_contextvars(request=g.id)
+        if request.method not in ("GET", "HEAD") and request.blueprint != "agents":
+            ENTRY.set(_entry())
         limits = service().settings.limits
         if limits.rate and request.endpoint not in FREE and not request.environ.get(WAITED):
             buckets, now = current_app.extensions["rainbow-buckets"], time.monotonic()
@@ -77,6 +81,13 @@ def pace(app: Flask) -> None:
     @app.teardown_request
     def _end(_fault: BaseException | None) -> None:
         WRITER.set(None)
+        ENTRY.set(None)
+
+
+def _entry() -> AuditEntry:
+    """Return what is known of a request that may change something, before anybody knows who asks."""
+    verb, address = request.endpoint or request.method, request.remote_addr or ""
+    return AuditEntry(service().clock(), g.id, verb, request.path[:MOST_PATH], address, login() or "")
 
 
 def _log(answer: Response) -> None:

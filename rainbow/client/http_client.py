@@ -324,6 +324,19 @@ class Client(WaitVerbs, JobVerbs, Figures):
                 return
             query["cursor"] = page["next"]
 
+    def all_audit(self, **chosen: str | float | None) -> Iterator[dict[str, Any]]:
+        """Yield who asked for which change, the newest first; for the admin, and for owners of their clusters.
+
+        `chosen`: `job`, `credential`, and `since` and `until`, seconds since 1970.
+        """
+        query = given(**chosen)
+        while True:
+            page = self._object("GET", "/v1/audit", query=query)
+            yield from page["audit"]
+            if not page.get("next"):
+                return
+            query["cursor"] = page["next"]
+
     def reserve(
         self,
         cluster: str,

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_cluster, note_object
 from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater, ValueRefused
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
@@ -64,6 +65,7 @@ def create(
     request = parse_jobspec(body["jobspec"]) if "jobspec" in body else None
     with service.store.read() as connection:
         record = (visible_cluster if request else own_cluster)(connection, who, name)
+        note_cluster(name, record.id)
         limits = limits_of(clusters.limits(connection, record.id))
     if request is None:
         limits = {**limits, "reservation_days": 0}
@@ -125,6 +127,7 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
     now = service.clock()
     with service.store.write() as connection:
         record = visible_cluster(connection, who, name)
+        note_object(f"reservation {reservation_id}", record.id)
         found = _visible(connection, who, record, reservation_id)
         if found.maintenance:
             own_cluster(connection, who, name)

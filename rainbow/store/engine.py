@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
@@ -28,9 +29,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
+from rainbow.audit import ENTRY, AuditEntry
 from rainbow.errors import UNKNOWN, ConfigError, Unavailable
 from rainbow.outcome import after_commit, note_stored
 from rainbow.store import postgresql, sqlite
+from rainbow.store.accounts.tables import audit
 from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
 from rainbow.store.schema import CLUSTERS, RIGHTS, Plain, Row, answers, clusters, events
@@ -108,6 +111,7 @@ class Store:
         """Give the one writing connection; commit at the end."""
         with _trouble_as_unavailable(), self.writers.turn(), self._writing() as connection:
             yield connection
+            _record(ENTRY.get(), connection)
         note_stored()
 
     @contextmanager
@@ -130,7 +134,7 @@ class Store:
 
     def all_together(self, parts: Sequence[Callable[[sa.Connection], T]], *, beside: bool = False) -> list[Part[T]]:
         """Write several parts as `together` does; each has a result or a fault of its own."""
-        works = [Part(do) for do in parts]
+        works = [Part(_recorded(do)) for do in parts]
         self.writers.share(beside, works, partial(self._write_parts, beside))
         if any(work.fault is None for work in works):
             note_stored()
@@ -240,6 +244,7 @@ KEPT = "kept"  # of a connection
 ADD_EVENT = Plain(events.insert().inline(), ["at", "cluster_id", "kind", "facts"])  # nobody asks for its number
 
 
+ADD_AUDIT = Plain(audit.insert().inline(), [column.name for column in audit.c if column.name != "id"])
 SAVEPOINT, RELEASE = Plain(sa.text("SAVEPOINT part")), Plain(sa.text("RELEASE SAVEPOINT part"))
 
 
@@ -270,6 +275,31 @@ def _beside(alone: list[Exception], do: Callable[[sa.Connection], T], connection
     except (Alone, sa.exc.IntegrityError) as fault:
         alone.append(fault)
         raise Alone from fault
+
+
+def _recorded(do: Callable[[sa.Connection], T]) -> Callable[[sa.Connection], T]:
+    """Return a part that stores who asked for it, whichever thread carries it out."""
+    entry = ENTRY.get()
+    if entry is None:
+        return do
+    own = copy_context()  # what a part notes is of the request that brought it
+    return lambda connection: own.run(_do_and_record, entry, do, connection)
+
+
+def _do_and_record(entry: AuditEntry, do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
+    try:
+        result = do(connection)
+    except BaseException:
+        entry.objects.clear()
+        raise
+    _record(entry, connection)
+    return result
+
+
+def _record(entry: AuditEntry | None, connection: sa.Connection) -> None:
+    """Store who asked for a change, in its transaction."""
+    if entry is not None and (rows := entry.rows()):
+        ADD_AUDIT(connection, *rows)
 
 
 def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:

@@ -1,4 +1,4 @@
-"""Events in order, and who changed which settings."""
+"""Events in order, who changed which settings, and who asked for which change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
+from rainbow.store.accounts.tables import audit
 from rainbow.store.engine import ADD_EVENT, kept_of
 from rainbow.store.pages import MOST_RANGES, first_of
 from rainbow.store.schema import changes, events
@@ -105,3 +106,48 @@ def last(connection: sa.Connection, upto: int | None = None) -> int:
     """Return the number of the newest event up to one, 0 if there is none."""
     query = sa.select(sa.func.max(events.c.number))
     return connection.execute(query if upto is None else query.where(events.c.number <= upto)).scalar() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """Who asked for one change."""
+
+    id: int
+    at: float
+    request: str
+    verb: str
+    object: str
+    cluster_id: str
+    credential: str
+    login: str
+    address: str
+    path: str
+
+
+def list_audit(
+    connection: sa.Connection, clusters: Collection[str] | None, most: int, before: int | None = None, **chosen: Any
+) -> list[AuditRecord]:
+    """Return who asked for what of these clusters (None: of all, and what is of none), the newest first.
+
+    `chosen`: an `object`, a `credential`, and times, `since` and `until`; None is any.
+    """
+    having: list[sa.ColumnElement[bool]] = [] if clusters is None else [audit.c.cluster_id.in_(clusters)]
+    if before is not None:
+        having.append(audit.c.id < before)
+    if chosen.get("object") is not None:
+        having.append(audit.c.object == chosen["object"])
+    if chosen.get("credential") is not None:
+        ids = sa.literal(" ") + audit.c.credential + " "
+        having.append(ids.contains(f" {chosen['credential']} ", autoescape=True))
+    if chosen.get("since") is not None:
+        having.append(audit.c.at >= chosen["since"])
+    if chosen.get("until") is not None:
+        having.append(audit.c.at < chosen["until"])
+    query = sa.select(audit).where(*having).order_by(audit.c.id.desc()).limit(most)
+    return [AuditRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def forget_audit(connection: sa.Connection, before: float, most: int) -> int:
+    """Forget who asked for changes before a time, some at once; return how many rows."""
+    old = sa.select(audit.c.id).where(audit.c.at < before).order_by(audit.c.at).limit(most)
+    return connection.execute(audit.delete().where(audit.c.id.in_(old))).rowcount

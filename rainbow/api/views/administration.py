@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, redirect, request
 
-from rainbow.api.wire import flag, once, read_mapping, service, timed, who
-from rainbow.errors import Forbidden, Unavailable
+from rainbow.api.wire import flag, login, once, read_mapping, second, service, timed, who
+from rainbow.errors import Forbidden, RequestError, Unavailable
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
 from rainbow.service.core import access
@@ -17,6 +17,7 @@ from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import exposition
 from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.threads import Threads
+from rainbow.service.queries import audit as audit_queries
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 from rainbow.store import clusters
@@ -32,6 +33,25 @@ def reload() -> Any:
     nothing: 422 with pointer, line and column. 409 if the server has no file. Needs the admin token.
     """
     return jsonify(core_reload.reload(service(), who()))
+
+
+@config.get("/audit")
+def audit() -> Any:
+    """List who asked for which change, the newest first, in pages.
+
+    The administrator sees all, an owner what concerns their clusters. `since` and `until` are seconds since 1970;
+    `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
+    """
+    asked, most = request.args, service().settings.limits.listed
+    since, until = (second(key, None) for key in ("since", "until"))
+    limit = second("limit", None)
+    if limit is not None and not 1 <= limit <= most:
+        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
+    chosen = {key: asked.get(key) for key in ("job", "credential", "cursor")}
+    found, following = audit_queries.listing(
+        service(), who(), **chosen, since=since, until=until, limit=int(limit or min(100, most)), login=login()
+    )
+    return jsonify(audit=timed(found), next=following)
 
 
 credentials = Blueprint("credentials", __name__, url_prefix="/v1")

@@ -1,15 +1,17 @@
-"""`rainbow events`, and `--watch`: events as they come."""
+"""`rainbow events`, `rainbow audit`, and `--watch`: events as they come."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rainbow.cli.input.job_options import point_in_time
 from rainbow.cli.output import printer
-from rainbow.cli.session import with_tokens
+from rainbow.cli.session import with_any_secret, with_tokens
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -37,6 +39,37 @@ def _line(event: dict[str, Any]) -> str:
     told = {key: value for key, value in event["data"].items() if key != "at"}
     words = " ".join(f"{key}={printer.words(value)}" for key, value in told.items())
     return printer.one_line(f"{event['id']:>6} {printer.when(event['data']['at'])} {event['event']} {words}")
+
+
+@click.command()
+@click.option("--job", help="Show only changes of this job: its number, id or name, or `last`.")
+@click.option(
+    "--credential", metavar="ID", help="Show only changes with this credential (see `token list`), or `admin`."
+)
+@click.option("--since", callback=point_in_time, help="Show only changes from this time on.")
+@click.option("--until", callback=point_in_time, help="Show only changes before this time.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most changes to show.")
+@printer.output_option
+@with_any_secret
+def audit(
+    client: Client,
+    job: str | None,
+    credential: str | None,
+    since: float | None,
+    until: float | None,
+    limit: int,
+    output: str,
+) -> None:
+    """Show who asked for which change, newest first: with which credential, from which address.
+
+    The administrator sees all changes, an owner those of the own clusters.
+    """
+    found = list(islice(client.all_audit(job=job, credential=credential, since=since, until=until), limit))
+    rows = [
+        (printer.when(one["changed_at"]), one["verb"], one["object"], one["login"], one["credential"], one["address"])
+        for one in found
+    ]
+    printer.show(output, found, printer.table(["WHEN", "VERB", "OBJECT", "LOGIN", "CREDENTIAL", "ADDRESS"], rows))
 
 
 def again(client: Client, watch: bool, show: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from rainbow.errors import JobspecError, RainbowError
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.sbatch import GivenOptions, Surroundings, is_script, jobspec_of_call, read_call
 from rainbow.jobspec.times import WANTED, seconds_of
+from rainbow.jobspec.times import moment as read_moment
 from rainbow.text import IGNORED, UNREAD
 from rainbow.text import seconds_of as time_of
 
@@ -38,6 +39,15 @@ def some_duration(context: click.Context, option: click.Parameter, value: str | 
     found = duration(context, option, value)
     if found == 0:
         raise click.BadParameter("duration must be greater than 0")
+    return found
+
+
+def point_in_time(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    """Read a time as Slurm's commands do: a day, a time of today, or one before now."""
+    found = None if value is None else read_moment(value, datetime.now())
+    if value is not None and found is None:
+        told = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
+        raise click.BadParameter(told, param=option)
     return found
 
 

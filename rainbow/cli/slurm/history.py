@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import islice, repeat
 from typing import Any
 
@@ -12,13 +11,13 @@ import click
 from rich.console import Console
 
 from rainbow.cli.commands.jobs import COLUMNS, LIVE
+from rainbow.cli.input.job_options import point_in_time
 from rainbow.cli.output import printer
 from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds, site_of
 from rainbow.cli.session import with_tokens
 from rainbow.client import Client
 from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.hostlist import fold_hosts
-from rainbow.jobspec.times import moment
 
 # Rainbow's states in the words of sacct
 STATES = {
@@ -98,19 +97,11 @@ SHOWN = ("JobID", "JobName", "User", "Cluster", "State", "ExitCode", "Elapsed", 
 SPARE = ("End", "NNodes", "User", "JobName")  # at 80 columns the first two are left out
 
 
-def _since(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
-    found = None if value is None else moment(value, datetime.now())
-    if value is not None and found is None:
-        told = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
-        raise click.BadParameter(told, param=option)
-    return found
-
-
 @click.command()
 @click.option("-j", "--job", "--jobs", "ids", metavar="JOB[,JOB]", help="Show only these jobs, by their ids.")
 @click.option("--elements", is_flag=True, help="Show a line for every task: JOB_1, JOB_2 of an array; with --job.")
-@click.option("-S", "--since", "--starttime", "since", callback=_since, help="Show only jobs not ended then.")
-@click.option("-E", "--until", "--endtime", "until", callback=_since, help="Show only jobs submitted until then.")
+@click.option("-S", "--since", "--starttime", "since", callback=point_in_time, help="Show only jobs not ended then.")
+@click.option("-E", "--until", "--endtime", "until", callback=point_in_time, help="Show jobs submitted until then.")
 @click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
 @click.option("--cluster", help="Show only jobs of this cluster.")
 @click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Show only these states of sacct.")

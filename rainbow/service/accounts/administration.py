@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
+from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, PolicyError, RequestError
 from rainbow.scheduling.qos import DEFAULT, Qos, check_qos, read_qos
 from rainbow.service.accounts.account_cache import KnownAccounts, qos_table, standings_of, tree_of
@@ -69,6 +70,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> di
     if name == ROOT_NAME:
         return _put_rules(service, who, body)
     with service.store.write() as connection:
+        note_object(f"account {name}")
         tree = registry.tree(connection)
         changed = _changed(tree.accounts.get(name) or Account(name), body)
         Tree({**tree.accounts, name: changed}, tree.members).check()
@@ -117,6 +119,7 @@ def delete(service: Service, who: Caller, name: str) -> None:
     """Delete an account that has no accounts below it and no active jobs; its usage stays in the record."""
     check_admin(who)
     with service.store.write() as connection:
+        note_object(f"account {name}")
         tree = registry.tree(connection)
         if name not in tree.accounts:
             raise NotFound(f"account {name} not found")
@@ -305,6 +308,7 @@ def put_qos(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -
     if not NAME.fullmatch(name):
         raise RequestError(f"a qos is named by letters, digits, '.', '_' and '-', got {name!r:.60}", pointer="")
     with service.store.write() as connection:
+        note_object(f"qos {name}")
         known = registry.qos(connection)
         given = check_qos({**known.get(name, {}), **body})
         for k, other in enumerate(given["preempts"]):
@@ -323,6 +327,7 @@ def delete_qos(service: Service, who: Caller, name: str) -> None:
     """Delete a quality of service that no active job has."""
     check_admin(who)
     with service.store.write() as connection:
+        note_object(f"qos {name}")
         if name not in registry.qos(connection):
             raise NotFound(f"qos {name} not found")
         if there := charges.active_of_qos(connection, name):

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_cluster
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
@@ -71,6 +72,7 @@ def register(service: Service, who: Caller, body: Mapping[str, Any], call: Keyed
         if clusters.find(connection, name):
             raise Conflict(f"cluster {name} already exists")
         clusters.add(connection, record, body["graph"])
+        note_cluster(name, record.id)
         for subsystem, document in documents.items():
             clusters.put_subsystem(connection, record.id, subsystem, document)
         keep_summary(connection, record.id, record.revision, cluster)

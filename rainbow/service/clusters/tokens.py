@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, Conflict, Forbidden, NotFound, RequestError, ValueRefused
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.keyed_call import KeyedCall
@@ -54,6 +55,7 @@ def mint_token(
         found = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
         record = minted(made, TOKEN, now, found, **more)
         credentials.add(connection, record)
+        _note(record)
         _tell(connection, record, now, "minted")
         return call.keep(connection, _shown(record, clusters.names(connection, found)), token=(TOKEN, made))
 
@@ -68,6 +70,7 @@ def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any], call: 
             return earlier
         record = minted(made, MONITOR, now, (), name=body.get("name"), expires_at=end)
         credentials.add(connection, record)
+        _note(record)
         return call.keep(connection, _shown(record, {}), token=(MONITOR, made))
 
 
@@ -118,7 +121,13 @@ def _own(connection: sa.Connection, who: Caller, credential_id: str) -> Credenti
     record = credentials.get(connection, credential_id)
     if record is None or not (who.admin or (record.clusters and set(record.clusters) <= who.secrets)):
         raise NotFound(f"credential {credential_id} not found")
+    _note(record)
     return record
+
+
+def _note(record: CredentialRecord) -> None:
+    for cluster_id in record.clusters or [""]:
+        note_object(f"credential {record.id}", cluster_id)
 
 
 def _tell(connection: sa.Connection, record: CredentialRecord, now: float, what: str) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_cluster, note_credentials
 from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
 from rainbow.store import clusters, credentials
@@ -111,6 +112,7 @@ def caller_by(service: Service, connection: sa.Connection, hashes: Collection[st
     key = (registers, admin, *sorted(found.items()))
     callers = service.state(Callers)
     known = callers.get(key) or callers.put(key, _made(connection, registers, admin, found))
+    note_credentials(known.known)
     return _confined(connection, known)
 
 
@@ -192,6 +194,7 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
     record = visible_cluster(connection, who, name)
     if not who.owns(record.id):
         raise Forbidden(f"the secret of cluster {name} is required")
+    note_cluster(name, record.id)
     return record
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_repeat
 from rainbow.errors import Conflict, RequestError
 from rainbow.idempotency import STRONG, is_strong
 from rainbow.store.credentials import PREFIXES, AnswerRecord, digest, get_answer, mint, put_answer
@@ -73,6 +74,7 @@ class KeyedCall:
             return None
         if found.digest != self.asked:
             raise Conflict(f"this {HEADER} was already used for a different request")
+        note_repeat()
         shown = {name: self._derived(name, kind, salt) for name, (kind, salt, _) in found.secrets.items()}
         if any(digest(shown[name]) != known for name, (_, _, known) in found.secrets.items()):
             told = "this call was answered by a server with another admin token: its secret cannot be told again"

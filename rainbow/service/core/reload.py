@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, Conflict, Forbidden, RainbowError, Unavailable
+from rainbow.outcome import after_commit
 from rainbow.service.core.service import log
 from rainbow.service.core.settings import read_config
 from rainbow.service.core.threads import Threads
@@ -48,7 +50,10 @@ def reload(service: Service, who: Caller) -> dict[str, Any]:
     watch = service.state(Configuration).watch
     if watch is None:
         raise Conflict("nothing to reload: the server was started without a configuration file")
-    return watch.reload("admin")
+    told = watch.reload("admin")
+    note_object("configuration")
+    with after_commit("audit"), service.store.write():
+        return told
 
 
 def take_over(service: Service, settings: Settings) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
+from rainbow.audit import note_object
 from rainbow.errors import Conflict, NotFound
 from rainbow.outcome import after_commit
 from rainbow.scheduling import never_started
@@ -50,7 +51,7 @@ def forget_old(service: Service) -> int:
         workers.forget_agents(connection, before)
         reservations.forget(connection, before)
         jobs.forget_unused_reaches(connection)
-    for forget in (jobs.forget, events.forget):
+    for forget in (jobs.forget, events.forget, events.forget_audit):
         gone = MOST_FORGOTTEN
         while gone == MOST_FORGOTTEN and service.monotonic() < until:
             with service.store.write() as connection:
@@ -80,6 +81,7 @@ def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     at = [record.cluster_id] if record.cluster_id else jobs.open_to(connection, job_id)
     if not who.admin and not any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at):
         raise not_for(record.requestor)
+    note_object(f"job {record.id}", record.cluster_id)
     return record
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from rainbow.audit import note_object
 from rainbow.errors import JobspecError, LimitError, NoClusterNow, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
 from rainbow.jobspec.validation import keeping
@@ -360,6 +361,7 @@ class SubmitTransaction:
         if self.staged is not None and record.state is JobState.UNPLACED:  # its tasks are stored when it is placed
             jobs.remove_staged(connection, record.id, self.size + 1)
             self.staged = None
+        note_object(f"job {record.id}", record.cluster_id)
         became = jobs.add(connection, record, _text(asked.jobspec), decision, staged=self.staged is not None, **key)
         if not became:
             raise Unavailable("the store forgot a large job while its tasks were stored; try again", retry_after=1)

@@ -1,10 +1,10 @@
-"""The tables of accounts: the tree, qualities of service, what was used, and budgets."""
+"""The tables of accounts: the tree, qualities of service, what was used, budgets, and who asked for which change."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import ID, JSON, NAME, TEXT, TIME, WORD, metadata
+from rainbow.store.schema import ID, JSON, NAME, TEXT, TIME, WORD, Words, metadata
 
 accounts = sa.Table(
     "accounts",
@@ -73,4 +73,16 @@ holds = sa.Table(
     sa.Column("period", WORD, nullable=False),
     sa.Column("of", JSON, nullable=False),  # how usage counts
     *(sa.Column(name, sa.Double, nullable=False) for name in ("held", "per_task", "charged")),  # per task: at its end
+)
+
+audit = sa.Table(  # see rainbow/audit.py
+    "audit",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("at", TIME, nullable=False, index=True),
+    sa.Column("request", ID, nullable=False),
+    sa.Column("verb", NAME, nullable=False),
+    sa.Column("object", Words(200), nullable=False, index=True),
+    sa.Column("cluster_id", ID, nullable=False, index=True),
+    *(sa.Column(name, TEXT, nullable=False) for name in ("credential", "login", "address", "path")),
 )
