@@ -85,7 +85,7 @@ def pace(app: Flask) -> None:
 
 
 def _entry() -> AuditEntry:
-    """Return what is known of a request that may change something, before anybody knows who asks."""
+    """Return what is known of a request that may change something, before the caller is known."""
     verb, address = request.endpoint or request.method, request.remote_addr or ""
     return AuditEntry(service().clock(), g.id, verb, request.path[:MOST_PATH], address, login() or "")
 

@@ -134,6 +134,8 @@ def remember_clusters(file: Path, count: int) -> None:
         mark.unlink(missing_ok=True)
         return
     draft = mark.with_name(f"{mark.name}.part")
+    draft.unlink(missing_ok=True)
+    make_private(draft)
     draft.write_text(json.dumps({"clusters": count}))
     os.replace(draft, mark)
 
