@@ -92,7 +92,9 @@ def test_files_of_a_store_are_for_their_owner_alone_and_those_there_keep_their_m
             assert turns.scheduling()
             add_cluster(opened)
             if folder is new:
-                assert modes(new) == dict.fromkeys(("r.db", "r.db-wal", "r.db-shm", "r.db.scheduler"), 0o600)
+                assert modes(new) == dict.fromkeys(
+                    ("r.db", "r.db-wal", "r.db-shm", "r.db.scheduler", "r.db.id"), 0o600
+                )
                 backup(opened, tmp_path / "b.db")
             turns.close()
             opened.close()
