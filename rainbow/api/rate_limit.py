@@ -16,8 +16,8 @@ from flask import Flask, Response, current_app, g, request
 
 from rainbow.api.pauses import WAITED
 from rainbow.api.wire import login, request_id, service, tokens
-from rainbow.audit import ENTRY, AuditEntry
 from rainbow.errors import TooMany
+from rainbow.outcome import ENTRY, AuditEntry
 from rainbow.service.core.counters import count
 from rainbow.store.credentials import digest
 from rainbow.write_queue import WRITER

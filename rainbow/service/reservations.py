@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_cluster, note_object
 from rainbow.errors import Conflict, Forbidden, NotFound, Refused, RequestError, TooMany, TryLater, ValueRefused
 from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.matching import stated_units
+from rainbow.outcome import note_cluster, note_object
 from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.keyed_call import KeyedCall

@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from rainbow.audit import ENTRY, AuditEntry
 from rainbow.errors import UNKNOWN, ConfigError, Unavailable
-from rainbow.outcome import after_commit, note_stored
+from rainbow.outcome import ENTRY, AuditEntry, after_commit, note_stored
 from rainbow.store import postgresql, sqlite
 from rainbow.store.accounts.tables import audit
 from rainbow.store.migrations.upgrade import is_current, upgrade

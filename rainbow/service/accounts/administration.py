@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rainbow.accounts.budget import GUARANTEED, HOUR, read_budget, read_limits
 from rainbow.accounts.tree import ROOT, Account, Member, Tree
 from rainbow.accounts.usage import COST, DAY
-from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, PolicyError, RequestError
+from rainbow.outcome import note_object
 from rainbow.scheduling.qos import DEFAULT, Qos, check_qos, read_qos
 from rainbow.service.accounts.account_cache import KnownAccounts, qos_table, standings_of, tree_of
 from rainbow.store.accounts import charges, registry

@@ -8,11 +8,10 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_cluster
 from rainbow.errors import Conflict, Forbidden, InputError, LimitError, PolicyError, RequestError, StateError
 from rainbow.graph import read_cluster
 from rainbow.matching import cluster_totals, prepare, stated_units
-from rainbow.outcome import after_commit
+from rainbow.outcome import after_commit, note_cluster
 from rainbow.scheduling import policies, traits_of
 from rainbow.selection.choice import is_number
 from rainbow.service.clusters.scheduling_settings import begun

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, Conflict, Forbidden, NotFound, RequestError, ValueRefused
+from rainbow.outcome import note_object
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.store import clusters, credentials, events

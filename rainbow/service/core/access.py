@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_cluster, note_credentials
 from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
+from rainbow.outcome import note_cluster, note_credentials
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest

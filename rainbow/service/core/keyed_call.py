@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_repeat
 from rainbow.errors import Conflict, RequestError
 from rainbow.idempotency import STRONG, is_strong
+from rainbow.outcome import note_repeat
 from rainbow.store.credentials import PREFIXES, AnswerRecord, digest, get_answer, mint, put_answer
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_object
 from rainbow.errors import BY_FILE, Conflict, Forbidden, RainbowError, Unavailable
-from rainbow.outcome import after_commit
+from rainbow.outcome import after_commit, note_object
 from rainbow.service.core.service import log
 from rainbow.service.core.settings import read_config
 from rainbow.service.core.threads import Threads

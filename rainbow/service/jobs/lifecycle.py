@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
-from rainbow.audit import note_object
 from rainbow.errors import Conflict, NotFound
-from rainbow.outcome import after_commit
+from rainbow.outcome import after_commit, note_object
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.core.clock_watch import may_forget

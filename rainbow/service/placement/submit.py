@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rainbow.audit import note_object
 from rainbow.errors import JobspecError, LimitError, NoClusterNow, Refused, TooMany, Unavailable
 from rainbow.jobspec import Request
 from rainbow.jobspec.validation import keeping
+from rainbow.outcome import note_object
 from rainbow.selection import Choice, read_of, reads_states
 from rainbow.selection.variables import ACCOUNT, FORECAST
 from rainbow.service.accounts import account_cache

@@ -75,7 +75,7 @@ holds = sa.Table(
     *(sa.Column(name, sa.Double, nullable=False) for name in ("held", "per_task", "charged")),  # per task: at its end
 )
 
-audit = sa.Table(  # see rainbow/audit.py
+audit = sa.Table(  # see rainbow/outcome.py
     "audit",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
