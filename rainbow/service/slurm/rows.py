@@ -153,7 +153,7 @@ def _of_tasks(own: Sequence[Task], state: str, record: JobRecord, code: str, now
         site = next((str(task.pending["code"]) for task in own if task.pending and task.pending.get("code")), "")
         reason = site if site.isalnum() else wait_reason(code, held=record.suspended_at is not None)
     else:
-        reason = end_reason(state, begun=begun is not None)
+        reason = end_reason(state, begun=begun is not None or bool(codes))
     found: dict[str, Any] = {
         "state": state,
         "reason": reason,
