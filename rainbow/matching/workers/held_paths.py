@@ -101,10 +101,39 @@ def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
             continue
         for each in expand_hosts(name, _MOST_VERTICES) or [name]:
             i = places.get(each)
-            if i is not None and (units is None or units <= stand.layout.amount(i)):
+            if i is not None:
                 whole = units is None and (not i or not stand.layout.is_leaf(i))
                 found[i, whole] = stand.layout.amount(i) if units is None else units
     return found
+
+
+def as_placed(workers: Workers, worker: int, paths: Sequence[str], placement: Mapping[str, int]) -> Amounts:
+    """Read what is held of a worker, leaves as much as a placement says: the graph may have changed.
+
+    A path without an amount is all that its vertex had then. Of vertices that have grown the largest give back first:
+    siblings were mostly equal. What a vertex that has shrunk lacks is held of it all the same, unless one is gone.
+    """
+    held, layout = read(workers, worker, paths), workers.stands[worker].layout
+    inside = {at for i, whole in held if whole for at in range(i, layout.last[i])}
+    by_type: dict[str, list[int]] = {}
+    for i, whole in held:
+        if i >= 0 and not whole and i not in inside:
+            by_type.setdefault(layout.types[i], []).append(i)
+    is_complete = len(held) == sum(
+        len(expand_hosts(each.partition(":")[0], _MOST_VERTICES) or [each]) for each in paths
+    )
+    for type_, own in by_type.items():
+        in_wholes = sum(layout.amount(at) for at in inside if layout.types[at] == type_)
+        floats = sum(n for (i, _), n in held.items() if i < 0 and workers.stands[worker].pools[-1 - i][0] == type_)
+        left, there = placement.get(type_, 0) - in_wholes - floats, sum(held[i, False] for i in own)
+        if 0 < left < there:
+            for k, i in enumerate(sorted(own, key=lambda i: held[i, False])):
+                held[i, False] = min(held[i, False], left // (len(own) - k))
+                left -= held[i, False]
+            held = {key: n for key, n in held.items() if n or key[1]}
+        elif there < left and is_complete:
+            held[own[0], False] += left - there
+    return held
 
 
 def numbered(cluster: Cluster, held: Held) -> dict[str, dict[str, str]]:

@@ -35,7 +35,7 @@ from rainbow.matching.search.solution import search_or_pack
 from rainbow.matching.search.trail import Trail
 from rainbow.matching.search.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
-from rainbow.matching.workers.held_paths import Held, read, read_ids, written, written_ids
+from rainbow.matching.workers.held_paths import Held, as_placed, read_ids, written, written_ids
 from rainbow.matching.workers.worker_use import TakenAmounts, is_located, workers_of
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Occupancy:
         self.is_located = is_located(cluster)  # workers have states
         self.states = list(self.workers.fresh)
         self.closed: set[int] = set()  # workers that offer nothing, and keep what they hold
+        self._shut: set[int] = set()  # those of them that are not ready
+        self._overfull: set[int] = set()  # those of which more was held than there is: their graph has changed
         self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
         self._fillings: LruCache[tuple[bytes, frozenset[str] | None], Allocator] = LruCache(MOST_FILLINGS)
@@ -163,21 +165,6 @@ class Occupancy:
         """Return the types of a worker's vertices that contain others: of them nothing floats."""
         return self.states[self.workers.numbers[worker]].stand.layout.compound
 
-    def is_held_twice(self, worker: str) -> bool:
-        """Return whether more is held of some vertex of a worker than there is; what floats is of no vertex."""
-        seen: dict[int, int] = {}
-        state = self.states[self.workers.numbers[worker]]
-        inside, number = state.stand.layout, self.workers.numbers[worker]
-        for pieces in self.held.values():
-            held = {i: whole for _, at, part in pieces if at == number for i, _, whole in part.amounts if i >= 0}
-            tops = {at for i, whole in held.items() if whole for at in range(i, inside.last[i])}
-            amounts = {i: n for _, at, part in pieces if at == number for i, n, whole in part.amounts if not whole}
-            for i in tops:
-                seen[i] = seen.get(i, 0) + inside.amount(i)
-            for i in held.keys() - tops:
-                seen[i] = seen.get(i, 0) + amounts[i]
-        return any(n > inside.amount(i) for i, n in seen.items())
-
     def unlike(self, other: Occupancy) -> Iterator[tuple[Key, Held, Held]]:
         """Yield what is held otherwise in another occupancy of the cluster, and how here and there."""
         for key in self.held.keys() | other.held.keys():
@@ -197,7 +184,14 @@ class Occupancy:
 
     def _enter_quietly(self, worker: int, state: UseState) -> None:
         self.states[worker] = state
+        if worker in self._overfull:
+            self._judge(worker)
         self._changed(worker)
+
+    def _judge(self, worker: int) -> None:
+        """Close a worker that is not ready, or of which more is held than there is."""
+        is_closed = worker in self._shut or (worker in self._overfull and self.states[worker].is_overfull)
+        (self.closed.add if is_closed else self.closed.discard)(worker)
 
     def _changed(self, worker: int) -> None:
         for filling in self._fillings.values():
@@ -239,15 +233,18 @@ class Occupancy:
             if number is None or not self.is_located:
                 continue
             stand, state = self.states[number].stand, self.states[number]
-            found = read(self.workers, number, (held or {}).get(worker, ()))
-            part = stand.part(found)
-            part = part if stand.has(state, part) else stand.part({})
+            found = as_placed(self.workers, number, (held or {}).get(worker, ()), amounts)
+            there = {(i, whole): min(n, stand.layout.amount(i)) for (i, whole), n in found.items() if i >= 0}
+            part = stand.part(found if stand.has(state, stand.part(there)) else {})
             located = stand.amounts(part)
             left = {type_: n - located[type_] for type_, n in amounts.items() if n > located[type_]}
             floats = stand.floating({type_: n for type_, n in left.items() if type_ not in stand.layout.compound})
             pieces += [Located("", number, each) for each in (part, floats) if each.amounts]
         pieces += self._outside(held, placement)
         self.hold(key, tuple(pieces))
+        for at in {at for _, at, _ in pieces if at != OUTSIDE and self.states[at].is_overfull}:
+            self._overfull.add(at)
+            self._judge(at)
 
     def _outside(self, held: Held | None, placement: Mapping[str, Mapping[str, int]]) -> Iterator[Located]:
         """Read what lies in no worker; where workers have no states, all of what is held."""
@@ -275,13 +272,15 @@ class Occupancy:
     def close(self, worker: str) -> None:
         """Let a worker offer nothing."""
         if worker in self.workers.numbers:
-            self.closed.add(self.workers.numbers[worker])
+            self._shut.add(self.workers.numbers[worker])
+            self._judge(self.workers.numbers[worker])
 
     def open(self, worker: str) -> None:
         """Let a worker offer what it has again."""
         number = self.workers.numbers.get(worker)
-        if number in self.closed:
-            self.closed.discard(number)
+        if number is not None and number in self._shut:
+            self._shut.discard(number)
+            self._judge(number)
             self._changed(number)
 
     # ── find ──

@@ -155,6 +155,15 @@ class UseState:
             self._free = self.stand.free_in(self)
         return self._free
 
+    @property
+    def is_overfull(self) -> bool:
+        """Return whether more is held than there is, as after a change of the graph."""
+        layout, pools = self.stand.layout, Counter[tuple[str, str]]()
+        for i, amount in self.used.items():
+            pools[self.stand.place(i)[1]] += amount
+        beyond = any(i >= 0 and amount > layout.amount(i) for i, amount in self.used.items())
+        return beyond or any(amount > layout.content[0].get(pool, 0) for pool, amount in pools.items())
+
     def plus(self, part: TakenAmounts) -> UseState:
         """The state after a part is taken."""
         if part.number not in self.after:
@@ -259,7 +268,7 @@ class WorkerUse:
         held = self.amounts(
             TakenAmounts((*((i, n, False) for i, n in state.used.items()), *((i, 0, True) for i in state.whole)))
         )
-        return {type_: amount - held[type_] for type_, amount in self.capacity.items()}
+        return {type_: max(0, amount - held[type_]) for type_, amount in self.capacity.items()}
 
     def has(self, state: UseState, part: TakenAmounts) -> bool:
         """Return whether what a part names is free, floating amounts aside."""

@@ -70,11 +70,27 @@ def check_space(
         again.book(task.id, task.held, task.placement)
     for name in capacity:
         free, counted = occupancy.free(name), census.less_held(name, capacity[name])
-        leaves = {kind: amount for kind, amount in counted.items() if kind not in again.containers(name)}
-        if occupancy.is_held_twice(name) or not occupancy.is_like(again, name):
+        leaves = {kind: max(0, amount) for kind, amount in counted.items() if kind not in again.containers(name)}
+        if is_held_twice(occupancy, name) or not occupancy.is_like(again, name):
             told = "; ".join(f"{task} {kept}, stored {stored}" for task, kept, stored in occupancy.unlike(again))
             raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
         if census.workers[name].free != free:
             raise PlanError(f"{name}: {census.workers[name].free} is indexed, {dict(free)} located")
         if any(free[kind] > amount for kind, amount in leaves.items()):  # a socket that is held whole may have grown
             raise PlanError(f"{name}: {dict(free)} is located, {leaves} counted")
+
+
+def is_held_twice(occupancy: Occupancy, worker: str) -> bool:
+    """Return whether several hold more of some vertex of a worker than there is; what floats is of no vertex."""
+    seen: dict[int, list[int]] = {}
+    number = occupancy.workers.numbers[worker]
+    inside = occupancy.states[number].stand.layout
+    for pieces in occupancy.held.values():
+        held = {i: whole for _, at, part in pieces if at == number for i, _, whole in part.amounts if i >= 0}
+        tops = {at for i, whole in held.items() if whole for at in range(i, inside.last[i])}
+        amounts = {i: n for _, at, part in pieces if at == number for i, n, whole in part.amounts if not whole}
+        for i in tops:
+            seen.setdefault(i, []).append(inside.amount(i))
+        for i in held.keys() - tops:
+            seen.setdefault(i, []).append(amounts[i])
+    return any(len(shares) > 1 and sum(shares) > inside.amount(i) for i, shares in seen.items())
