@@ -22,7 +22,7 @@ from rainbow.matching.model.budget import Budget, MatchesAll
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
-from rainbow.matching.workers.fragmentation import fragmented
+from rainbow.matching.workers.fragmentation import fragmented, free_part
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.proof import (
@@ -123,6 +123,7 @@ __all__ = [
     "faults_of",
     "faults_of_refutations",
     "fragmented",
+    "free_part",
     "is_in_order",
     "is_located",
     "largest_worker",

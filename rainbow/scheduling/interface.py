@@ -81,6 +81,11 @@ class Free(Protocol):
     def keep(self, worker: str, amounts: Mapping[str, int]) -> int:
         """Keep amounts of a worker, of no vertices in particular; the number to give them back by."""
 
+    def keep_place(
+        self, located: Iterable[Any], unit: str, most: int
+    ) -> tuple[int, Mapping[str, Mapping[str, int]], Mapping[str, Sequence[str]]]:
+        """Keep what is free of a place, of a type no more than `most`: a number, amounts and vertices by worker."""
+
     def give_back(self, number: int) -> None:
         """Give back what was taken or kept."""
 

@@ -1,17 +1,21 @@
-"""Why a request does not fit although amounts suffice: "4 cores are free on node0, no socket has 4"."""
+"""Why a request does not fit although amounts suffice: "4 cores are free on node0, no socket has 4".
+
+And what is free of a place in part: what is kept for a job that will fit there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rainbow.matching.model.layout import pools_of
+from rainbow.matching.model.layout import OUTSIDE, pools_of
 from rainbow.matching.search.reasons import UNCOUNTED
 from rainbow.matching.search.upper_bound import UpperBound
+from rainbow.matching.workers.occupancy import Located
 from rainbow.text import some
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rainbow.jobspec import Request, Resource
     from rainbow.matching.workers.allocation import CandidateHeap
@@ -122,3 +126,28 @@ def _amount(part: Resource, amount: int) -> str:
     if part.unit or part.type in UNCOUNTED:
         return f"{amount} {part.unit} {part.type}".replace("  ", " ")
     return some(amount, part.type)
+
+
+def free_part(occupancy: Occupancy, pieces: Iterable[Located], unit: str, most: int) -> tuple[Located, ...]:
+    """Return what is free of the leaves of a place, of one type no more than `most`."""
+    found: list[Located] = []
+    for label, worker, part in pieces:
+        if worker == OUTSIDE:
+            continue
+        state = occupancy.states[worker]
+        layout, held = state.stand.layout, dict[tuple[int, bool], int]()
+        shut = {at for i in state.whole for at in range(i, layout.last[i])}
+        for i, amount, whole in part.amounts:
+            for at in range(i, layout.last[i] if whole else i + 1) if i >= 0 else ():
+                if at in shut or not layout.is_leaf(at):
+                    continue
+                room = layout.amount(at) - state.used.get(at, 0)
+                kept = max(0, min(room, room if whole else amount))
+                if layout.types[at] == unit:
+                    kept = min(kept, most)
+                    most -= kept
+                if kept:
+                    held[at, False] = held.get((at, False), 0) + kept
+        if held:
+            found.append(Located(label, worker, state.stand.part(held)))
+    return tuple(found)

@@ -96,8 +96,10 @@ class Occupancy:
         self.is_located = is_located(cluster)  # workers have states
         self.states = list(self.workers.fresh)
         self.closed: set[int] = set()  # workers that offer nothing, and keep what they hold
-        self._shut: set[int] = set()  # those of them that are not ready
-        self._overfull: set[int] = set()  # those of which more was held than there is: their graph has changed
+        self._shut, self._overfull = (
+            set[int](),
+            set[int](),
+        )  # not ready; more was held than there is, as graphs change
         self.held: dict[Key, Pieces] = {}
         self._numbers = count(1)
         self._fillings: LruCache[tuple[bytes, frozenset[str] | None], Allocator] = LruCache(MOST_FILLINGS)
@@ -172,6 +174,10 @@ class Occupancy:
             if here != there:
                 yield key, here, there
 
+    def was_overfull(self, worker: str) -> bool:
+        """Return whether more was held of a worker than there is, as after a change of the graph."""
+        return self.workers.numbers[worker] in self._overfull
+
     def is_like(self, other: Occupancy, worker: str) -> bool:
         """Return whether the same vertices of a worker are held in another occupancy of the cluster."""
         number = self.workers.numbers[worker]
@@ -234,8 +240,8 @@ class Occupancy:
                 continue
             stand, state = self.states[number].stand, self.states[number]
             found = as_placed(self.workers, number, (held or {}).get(worker, ()), amounts)
-            there = {(i, whole): min(n, stand.layout.amount(i)) for (i, whole), n in found.items() if i >= 0}
-            part = stand.part(found if stand.has(state, stand.part(there)) else {})
+            part = stand.part(found)
+            part = part if stand.is_apart(state, part) else stand.part({})  # leaves may be held beyond their size
             located = stand.amounts(part)
             left = {type_: n - located[type_] for type_, n in amounts.items() if n > located[type_]}
             floats = stand.floating({type_: n for type_, n in left.items() if type_ not in stand.layout.compound})

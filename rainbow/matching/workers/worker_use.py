@@ -272,12 +272,16 @@ class WorkerUse:
 
     def has(self, state: UseState, part: TakenAmounts) -> bool:
         """Return whether what a part names is free, floating amounts aside."""
-        for i, amount, whole in part.amounts:
+        leaves = ((i, n) for i, n, whole in part.amounts if not whole and i >= 0)
+        room = all(state.used.get(i, 0) + n <= self.layout.amount(i) for i, n in leaves)
+        return room and self.is_apart(state, part)
+
+    def is_apart(self, state: UseState, part: TakenAmounts) -> bool:
+        """Return whether nothing of a part is in what is held whole, and what it holds whole is not used."""
+        for i, _, whole in part.amounts:
             above = set(self.layout.up(i)) if i >= 0 else set[int]()
             inside = range(i, self.layout.last[i]) if whole else ()
             if above & state.whole or any(at in state.used or at in state.whole for at in inside):
-                return False
-            if not whole and i >= 0 and state.used.get(i, 0) + amount > self.layout.amount(i):
                 return False
         return True
 

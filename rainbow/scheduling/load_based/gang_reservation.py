@@ -14,7 +14,7 @@ A round reads all this from its memory and leaves the next round's. Only jobs th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -37,6 +37,9 @@ class Reserved:
     units: int = 0
     at: float = inf
     floats: list[int] = field(default_factory=list)  # what is kept of its parts, see Free.keep
+    located: tuple[Any, ...] = ()  # where the gang will lie
+    vertices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what of that is free and kept, by worker
+    after: str = ""  # the job whose end makes it fit
 
 
 class Ends:
@@ -67,6 +70,11 @@ class Ends:
             if not lacking:
                 return end
         return inf if lacking else self.now
+
+
+def in_order(runs: Iterable[RunView], now: float) -> list[tuple[float, RunView]]:
+    """Return when tasks must have ended, in that order: those without a limit after all others, the oldest first."""
+    return sorted(((_end(run, now), run) for run in runs), key=lambda one: (one[0], one[1].started, one[1].task))
 
 
 def _end(run: RunView, now: float) -> float:

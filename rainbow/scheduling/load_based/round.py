@@ -260,7 +260,29 @@ def unhosted(round_: LoadBasedStep, job: JobView, gang: GangView) -> Wait:
 
 
 def passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amounts) -> Wait:
-    """Say why the job whose turn it was could not start."""
+    """Say why the job whose turn it was could not start, what of its place is kept, and whom it would delay."""
+    wait = _passed_over(round_, name, held, lacking)
+    facts = {**wait.facts, "place": {worker: list(paths) for worker, paths in held.vertices.items()}}
+    if held.located and (until := _until(held, round_.placing.unit)):
+        wait = replace(wait, text=f"{wait.text}; {until}", facts=facts)
+    if (first := round_.placing.delayed_by(held, round_.reserved)) is not None:
+        text = f"would delay job {first.job.id}, first in line; {wait.text}"
+        wait = replace(wait, text=text, facts={**wait.facts, "delays": first.job.id})
+    return wait
+
+
+def _until(held: Reserved, unit: str) -> str:
+    """Say when a gang fits, and what of its place is free and kept: "2 cores are kept on n0 (socket0/core[4-5])"."""
+    by = f" (by {rfc3339(held.at)})" if rfc3339(held.at) else ""
+    told = [f"fits when job {held.after} ends{by}"] if held.after else []
+    for worker, paths in islice(held.vertices.items(), 1):
+        more = f" and {some(len(held.vertices) - 1, 'other worker')}" if len(held.vertices) > 1 else ""
+        kept = some(held.units, unit) if held.units else "what is free"
+        told.append(f"{kept} {'is' if held.units < 2 else 'are'} kept on {worker} ({', '.join(paths[:3])}){more}")
+    return "; ".join(told)
+
+
+def _passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amounts) -> Wait:
     placing, target = round_.placing, round_.target[name]
     wanted = placing.cost(held.gang)
     if lacking:

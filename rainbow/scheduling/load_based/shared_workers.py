@@ -7,8 +7,9 @@ floats on its worker.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice
 from math import inf
 from operator import itemgetter
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Start, Taken, View
 from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Kinds, Template, templates
-from rainbow.scheduling.load_based.gang_reservation import Reserved
+from rainbow.scheduling.load_based.gang_reservation import Reserved, in_order
 from rainbow.scheduling.load_based.whole_workers import WholeWorkers
-from rainbow.scheduling.snapshot import GangView, Placement
+from rainbow.scheduling.snapshot import GangView, JobView, Placement
 
 if TYPE_CHECKING:
     from rainbow.matching import Take
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Amounts = Mapping[str, int]
 PricedTemplates = list[tuple[int, Kinds, Template]]
+End = tuple[float, str, Callable[[], None]]  # of a task: when, of which job, and what takes it away
 MOST_ANSWERS = 10_000  # questions whose answers are kept from plan to plan
 LOOKED_AT = 256  # workers of a kind for every part of a gang: those with most room
 
@@ -51,6 +53,12 @@ def _answers(view: View, census: ClusterIndex, unit: str) -> Answers:
     return before
 
 
+def _end_all(ends: Iterable[End]) -> None:
+    """Continue as if tasks had ended."""
+    for _, _, end in ends:
+        end()
+
+
 class SharedWorkers(WholeWorkers):
     """What is free in one round, and what a plan took of it."""
 
@@ -62,6 +70,8 @@ class SharedWorkers(WholeWorkers):
         self._mark = self._free.mark()
         self._taken: Taken | None = None
         self._too_dear = False  # something fits that costs more than is granted
+        self._order: list[End] | None = None
+        self._starting: list[tuple[float, str, int]] = []  # what starts in this round: its end, job, and number
         super().__init__(view, census)
 
     def _prepare(self) -> None:
@@ -161,6 +171,9 @@ class SharedWorkers(WholeWorkers):
 
     def _book(self, gang: GangView, take: Take) -> int:
         self._left -= sum(amounts.get(self.unit, 0) for amounts in take.by_worker.values())
+        if self._taken is not None:
+            end = self.view.now + gang.expected if gang.expected else inf
+            self._starting.append((end, gang.job, self._taken.number))
         return self._price(take.by_worker)
 
     # ── reserve ──
@@ -179,6 +192,75 @@ class SharedWorkers(WholeWorkers):
             return self._left
         names = (name for kind in hosts if kind in kinds for _, name in kinds[kind].items())
         return sum(max(0, self._free.amounts(name).get(self.unit, 0)) for name in names)
+
+    def reserve(self, job: JobView, gang: GangView, most: int) -> Reserved:
+        """Hold back what is free of the place that a gang will have first, of `most` units at most.
+
+        Others may start wherever they leave that place alone: the gang starts no later for it.
+        """
+        if self.view.free is None:
+            return super().reserve(job, gang, most)
+        held = Reserved(job, gang)
+        if self.cost(gang) <= 1 and self._left <= 0:
+            return held  # nothing that is free is of use to it
+        found = self._first_fit(gang)
+        if found is None:
+            return super().reserve(job, gang, most)
+        held.at, held.after, held.located = found
+        held.units = self._hold_back(held, most)
+        return held
+
+    def _first_fit(self, gang: GangView) -> tuple[float, str, tuple[Any, ...]] | None:
+        """Return when a gang fits first as tasks end, whose end it is, and where; None if their ends do not do.
+
+        Twice as many ends are tried until it fits, then those between by halves: what ends first may be all there is.
+        """
+        mark, ends, low, high = self._free.mark(), self._ends_in_order(), 0, 0
+        try:
+            taken = None if gang.question in self.hopeless else self._free.take(gang.demand)
+            while taken is None and high < len(ends):
+                low, high = high, min(2 * high or 1, len(ends))
+                _end_all(ends[low:high])
+                taken = self._free.take(gang.demand)
+            if taken is None:
+                return None
+            self._free.undo(mark)
+            _end_all(ends[:low])
+            at_low = self._free.mark()  # where it does not fit
+            while high - low > 1:
+                middle = (low + high) // 2
+                _end_all(ends[low:middle])
+                ended, earlier = self._free.mark(), self._free.take(gang.demand)
+                if earlier is None:
+                    low, at_low = middle, ended
+                else:
+                    high, taken = middle, earlier
+                    self._free.undo(at_low)
+            at, job = ends[high - 1][:2] if high else (self.view.now, "")
+            return at, job, taken.located
+        finally:
+            self._free.undo(mark)
+
+    def delayed_by(self, held: Reserved, others: Sequence[Reserved]) -> Reserved | None:
+        """Return the first for whom what a gang would start on is kept; None if it would not start without that."""
+        kept = [other for other in others if other.located and other.job is not held.job]
+        mark = self._free.mark()
+        for other in (*kept, held):
+            for number in other.floats:
+                self._free.give_back(number)
+        fits = bool(kept) and self._free.take(held.gang.demand) is not None
+        self._free.undo(mark)
+        return min(kept, key=lambda one: (one.job.submitted, one.job.id)) if fits else None
+
+    def _ends_in_order(self) -> list[End]:
+        """Return when what runs ends, whose it is, and what takes it away; with what starts in this round."""
+        if self._order is None:
+            self._order = [
+                (at, run.job, partial(self._free.release, [run.task]))
+                for at, run in in_order(self.census.runs.values(), self.view.now)
+            ]
+        starting = [(at, job, partial(self._free.give_back, number)) for at, job, number in self._starting]
+        return sorted([*self._order, *starting], key=itemgetter(0)) if starting else self._order
 
     def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
         """Return where a gang's parts can lie soonest, and when they can."""
@@ -213,6 +295,11 @@ class SharedWorkers(WholeWorkers):
 
     def _hold_back(self, held: Reserved, most: int) -> int:
         """Take out of what is free what is reserved, and leave that alone in the reservation; return its units."""
+        if held.located and self.view.free is not None:
+            number, found, held.vertices = self.view.free.keep_place(held.located, self.unit, most)
+            held.parts, held.floats, kept = dict(found), [number], self.held([found])
+            self._left -= kept
+            return kept
         kept, parts = 0, dict[str, Amounts]()
         for worker, amounts in held.parts.items():
             free = self._free.amounts(worker)

@@ -237,6 +237,10 @@ class WholeWorkers:
             held.units = self._hold_back(held, most)
         return held
 
+    def delayed_by(self, _held: Reserved, _others: Sequence[Reserved]) -> Reserved | None:
+        """Return for whom what a gang would start on is kept, where that can be said."""
+        return None
+
     def reserve_outside(self, held: Reserved) -> None:
         """Hold back what is free of what a gang wants of the cluster beside its workers."""
         take = self.view.place(held.gang.demand, self.census.everyone())

@@ -71,7 +71,8 @@ def check_space(
     for name in capacity:
         free, counted = occupancy.free(name), census.less_held(name, capacity[name])
         leaves = {kind: max(0, amount) for kind, amount in counted.items() if kind not in again.containers(name)}
-        if is_held_twice(occupancy, name) or not occupancy.is_like(again, name):
+        twice = is_held_twice(occupancy, name) and not occupancy.was_overfull(name)
+        if twice or not occupancy.is_like(again, name):
             told = "; ".join(f"{task} {kept}, stored {stored}" for task, kept, stored in occupancy.unlike(again))
             raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
         if census.workers[name].free != free:
@@ -93,4 +94,4 @@ def is_held_twice(occupancy: Occupancy, worker: str) -> bool:
             seen.setdefault(i, []).append(inside.amount(i))
         for i in held.keys() - tops:
             seen.setdefault(i, []).append(amounts[i])
-    return any(len(shares) > 1 and sum(shares) > inside.amount(i) for i, shares in seen.items())
+    return any(sum(shares) > inside.amount(i) for i, shares in seen.items())

@@ -22,6 +22,7 @@ from rainbow.matching import (
     eligible_worker_classes,
     faults_of,
     fragmented,
+    free_part,
     measures,
     others_on,
     rows_of_amounts,
@@ -206,6 +207,22 @@ class FreeSpace:
     def keep(self, worker: str, amounts: Mapping[str, int]) -> int:
         """Keep amounts of a worker, of no vertices in particular; the number to give them back by."""
         return self._occupancy.hold_amounts(worker, amounts, floating=True) or 0
+
+    def keep_place(
+        self, located: Iterable[Any], unit: str, most: int
+    ) -> tuple[int, dict[str, dict[str, int]], dict[str, list[str]]]:
+        """Keep what is free of a place, of a type no more than `most`: a number, amounts and vertices by worker."""
+        pieces, number = (
+            free_part(self._occupancy, chain.from_iterable(located), unit, most),
+            self._occupancy.number(),
+        )
+        names, amounts = self._occupancy.workers.names, dict[str, dict[str, int]]()
+        for _, worker, part in pieces:
+            own, types = amounts.setdefault(names[worker], {}), self._occupancy.states[worker].stand.layout.types
+            for i, amount, _ in part.amounts:
+                own[types[i]] = own.get(types[i], 0) + amount
+        self._occupancy.hold(number, pieces)
+        return number, amounts, self.words(pieces)
 
     def give_back(self, number: int) -> None:
         """Give back what was taken or kept."""
