@@ -6,11 +6,13 @@ import random
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from benchmarks.clusters import with_memory
-from benchmarks.timing import heading, once, row
+from benchmarks.timing import heading, once, row, timed
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import Occupancy
+from rainbow.matching import Occupancy, faults_of
 from rainbow.scheduling import GangView, JobView, LoadBased, RunView, View, WorkerView, gangs
 from rainbow.scheduling.interface import cluster_index_of
 from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
@@ -35,6 +37,15 @@ def locating() -> None:
         used = Used(workers, running)
         first, again = used.planned(starts), used.planned(starts)
         row(workers, running, starts, first, again, again * 1e3 / starts)
+    heading(
+        "the same with a first job that waits for a whole worker, ms", "workers", "running", "waiting", "ms", "times"
+    )
+    for workers, running, waiting in ((1_000, 3_000, 5_000), (100, 300, 500)):
+        used = Used(workers, running)
+        used.planned(waiting, None)
+        without, beside = used.planned(waiting, None), used.planned(waiting, None, head=True)
+        row(workers, running, waiting, beside, beside / without)
+    certificates()
     heading("memory of what is held", "tasks", "bytes a task")
     for workers in (100, 1_000):
         tracemalloc.start()
@@ -43,6 +54,31 @@ def locating() -> None:
         used.forget_counts()
         row(3 * workers, (tracemalloc.get_traced_memory()[0] - before) / (3 * workers))
         tracemalloc.stop()
+
+
+def certificates() -> None:
+    """Print what the check of a start costs: by rows, by what floats on its workers, and by the cluster's size."""
+    heading("check of a certificate", "workers", "rows", "floats", "us", "us a row")
+    for workers, slots, floats in ((300, 1, 0), (300, 4, 0), (300, 64, 0), (3_000, 64, 0), (300, 4, 4)):
+        cluster, request = with_memory(workers), parse_jobspec(_asked(slots))
+        take = Occupancy(cluster).take(request)
+        assert take is not None
+        certificate = take.take.certificate()
+        owed = {worker: {"core": 1} for worker in list(take.take.by_worker)[:floats]}
+        check = partial(faults_of, request, cluster, certificate, {}, owed)
+        assert check() == []
+        spent = timed(check)
+        row(workers, len(certificate.rows), len(owed), spent, spent / len(certificate.rows))
+
+
+def _asked(slots: int) -> dict[str, Any]:
+    inside = [{"type": "core", "count": 2}, {"type": "memory", "count": 2}]
+    task = {"command": ["true"], "slot": "work", "count": {"per_slot": 1}}
+    slot = {"type": "slot", "count": slots, "label": "work", "with": inside}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": {}}
+
+
+WHOLE = parse_jobspec({"version": 1, "resources": {"w": {"type": "node"}}, "tasks": [{"command": ["true"]}]})
 
 
 class Used:
@@ -64,18 +100,20 @@ class Used:
         if holding is None:
             return None
         placed = holding.slots() if holding.slots else holding.take
-        return RunView(
-            f"r{k}", f"r{k}", f"u{k % 9}", 0, {w: dict(n) for _, h in placed.placed for w, n in h.items()}, 0
-        )
+        self.occupancy.hold(f"r{k}", tuple(self.occupancy.release(holding.number)))
+        held = {w: dict(n) for _, h in placed.placed for w, n in h.items()}
+        return RunView(f"r{k}", f"r{k}", f"u{k % 9}", 0, held, 0, until=60.0 * self.chance.randint(1, 999))
 
-    def planned(self, starts: int) -> float:
-        """Return how many milliseconds a plan takes that starts so many."""
-        view = self._view(starts)
+    def planned(self, waiting: int, starts: int | None = 0, *, head: bool = False) -> float:
+        """Return how many milliseconds a plan takes that starts so many: 0: all that wait, None: any number."""
+        view = self._view(waiting)
+        if head:
+            view = replace(view, jobs=[self._job("head", WHOLE), *view.jobs])
         view = replace(view, census=cluster_index_of(view))
         view.census.everyone()  # the host keeps a census, sorted, from step to step
         made: list[int] = []
         spent = once(lambda: made.append(len(LoadBased().plan(view).orders)))
-        assert made == [starts], made
+        assert starts is None or made == [starts or waiting], made
         return spent / 1e3
 
     def _view(self, starts: int) -> View:

@@ -268,14 +268,14 @@ class _Check:
             yield from self._floating(worker, amounts, given)
 
     def _floating(self, worker: str, amounts: Mapping[str, int], given: Mapping[str, int]) -> Iterator[str]:
-        at = self.vertices.cluster.workers.get(worker, worker)
-        inside = [v for v in self.vertices.cluster.graph if at in self.vertices.above(v) and self.vertices.is_leaf(v)]
-        whole = {str(row.vertex) for row in self.rows if self._has_alone(row)}
-        taken = whole | {vertex for vertex, amount in self.held.items() if amount is None}
-        open_ones = [v for v in inside if taken.isdisjoint(self.vertices.above(v))]
+        inside = [self.vertices.cluster.workers.get(worker, worker)]
+        for vertex in inside:
+            inside.extend(self.vertices.cluster.children(vertex))
+        taken = {r.vertex for r in self.rows if self._has_alone(r)} | {v for v, n in self.held.items() if n is None}
+        open_ones = [v for v in inside if self.vertices.is_leaf(v) and taken.isdisjoint(self.vertices.above(v))]
+        left = {v: self.vertices.size(v) - (self.held.get(v) or 0) - given.get(v, 0) for v in open_ones}
         for type_, floating in amounts.items():
-            own = [v for v in open_ones if self.vertices.fields(v).type == type_]
-            free = sum(self.vertices.size(v) - (self.held.get(v) or 0) - given.get(v, 0) for v in own)
+            free = sum(n for v, n in left.items() if self.vertices.fields(v).type == type_)
             if free < floating:
                 yield f"{worker}: {floating} {type_} are held of no vertex in particular, {free} are left"
 
