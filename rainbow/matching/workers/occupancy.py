@@ -167,13 +167,6 @@ class Occupancy:
         """Return the types of a worker's vertices that contain others: of them nothing floats."""
         return self.states[self.workers.numbers[worker]].stand.layout.compound
 
-    def unlike(self, other: Occupancy) -> Iterator[tuple[Key, Held, Held]]:
-        """Yield what is held otherwise in another occupancy of the cluster, and how here and there."""
-        for key in self.held.keys() | other.held.keys():
-            here, there = self.words(self.held.get(key, ())), other.words(other.held.get(key, ()))
-            if here != there:
-                yield key, here, there
-
     def was_overfull(self, worker: str) -> bool:
         """Return whether more was held of a worker than there is, as after a change of the graph."""
         return self.workers.numbers[worker] in self._overfull

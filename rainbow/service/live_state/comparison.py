@@ -73,7 +73,7 @@ def check_space(
         leaves = {kind: max(0, amount) for kind, amount in counted.items() if kind not in again.containers(name)}
         twice = is_held_twice(occupancy, name) and not occupancy.was_overfull(name)
         if twice or not occupancy.is_like(again, name):
-            told = "; ".join(f"{task} {kept}, stored {stored}" for task, kept, stored in occupancy.unlike(again))
+            told = "; ".join(f"{task} {kept}, stored {stored}" for task, kept, stored in unlike(occupancy, again))
             raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
         if census.workers[name].free != free:
             raise PlanError(f"{name}: {census.workers[name].free} is indexed, {dict(free)} located")
@@ -95,3 +95,11 @@ def is_held_twice(occupancy: Occupancy, worker: str) -> bool:
         for i in held.keys() - tops:
             seen.setdefault(i, []).append(amounts[i])
     return any(sum(shares) > inside.amount(i) for i, shares in seen.items())
+
+
+def unlike(one: Occupancy, other: Occupancy) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield what is held otherwise in another occupancy of a cluster, and how in each."""
+    for key in one.held.keys() | other.held.keys():
+        here, there = one.words(one.held.get(key, ())), other.words(other.held.get(key, ()))
+        if here != there:
+            yield key, here, there
