@@ -37,15 +37,21 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 Found = TypeVar("Found")
 
 
-def seconds_of(text: str) -> float:
-    """Read an RFC 3339 time, leap seconds and small letters too, in seconds since 1970; without a zone it is UTC.
+def _in_utc(local: datetime) -> float:
+    return local.replace(tzinfo=UTC).timestamp()
+
+
+def seconds_of(text: str, local: Callable[[datetime], float] = _in_utc) -> float:
+    """Read an RFC 3339 time, leap seconds and small letters too, in seconds since 1970.
+
+    `local` reads a time without a zone; by default that is UTC.
 
     >>> seconds_of("1970-01-01T00:00:01Z"), seconds_of("1969-12-31t23:59:60z")
     (1.0, 0.0)
     """
     leap = text[16:19] == ":60"  # no datetime has it: the second after :59
     found = datetime.fromisoformat((f"{text[:17]}59{text[19:]}" if leap else text).upper())
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() + leap
+    return (found.timestamp() if found.tzinfo else local(found)) + leap
 
 
 MOST_WARNINGS = 50
@@ -63,6 +69,7 @@ def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) ->
 LONGEST = 100  # characters that are compared
 REFUSED = "submit refuses the job"  # that may be matched: resources alone say whether it fits
 UNREAD = "unknown key "
+VERSION = "/version "
 IGNORED = " ignored"
 
 

@@ -23,6 +23,8 @@ from rainbow.scheduling.snapshot import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rainbow.accounts.fair_tree import Standing
     from rainbow.matching import Take
 
@@ -288,6 +290,14 @@ class Keeps(Protocol):
 
 
 @runtime_checkable
+class LocalTime(Protocol):
+    """What a policy has beside, if its settings may name the time zone of a cluster."""
+
+    def moment(self, settings: Mapping[str, Any], local: datetime) -> float:
+        """Return when the cluster's wall clock shows a time; ValueError if that is never, or twice."""
+
+
+@runtime_checkable
 class Accounts(Protocol):
     """What a policy has beside, if it accounts for what ran: `view.ended` is for it."""
 
@@ -337,8 +347,13 @@ class Whole(Protocol):
 class Warns(Protocol):
     """What a policy has beside, if settings can be right and yet not mean what was wanted."""
 
-    def warnings(self, settings: Mapping[str, Any], requestors: Collection[str]) -> Sequence[Mapping[str, Any]]:
-        """Say what is doubtful about settings, given who has jobs."""
+    def warnings(
+        self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return what is doubtful about settings, given who has jobs and which workers there are.
+
+        Each has a `text`, and what it is about.
+        """
 
 
 class Traits(NamedTuple):

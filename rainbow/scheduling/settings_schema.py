@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from rainbow.errors import JobspecError, PolicyError
@@ -129,6 +130,21 @@ def table(entry: Check) -> Mapped:
         return {key: entry(one, at(pointer, key)) for key, one in value.items()}
 
     return check
+
+
+NEAREST = 3  # names that a warning offers
+
+
+def no_worker(owner: str, pattern: str, pointer: str, workers: Collection[str]) -> dict[str, Any]:
+    """Return the warning that settings name workers the cluster does not have, with the names nearest to it.
+
+    >>> no_worker("queue q", "nide1", "/queues/q/workers/0", ["node1", "node2", "gpu7"])["text"]
+    'queue q names nide1, which no worker of the cluster matches; nearest: node1, node2'
+    """
+    near = get_close_matches(pattern[:100], [*workers], n=NEAREST, cutoff=0.5)
+    text = f"{owner} names {pattern[:100]}, which no worker of the cluster matches"
+    text += f"; nearest: {', '.join(near)}" if near else ""
+    return {"pointer": pointer, "name": pattern, "nearest": near, "text": text}
 
 
 Fields = Mapping[str, tuple[Any, Check]]  # {key: (default, check)}

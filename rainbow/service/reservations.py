@@ -22,7 +22,7 @@ from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.matching import stated_units
 from rainbow.outcome import note_cluster, note_object
-from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, policies
+from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, LocalTime, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.core.limits import limits_of
@@ -70,7 +70,7 @@ def create(
     if request is None:
         limits = {**limits, "reservation_days": 0}
     owner = _owner(who, record, body.get("requestor"), body.get("login"))
-    start, seconds = _times(service, body, limits)
+    start, seconds = _times(service, record, body, limits)
     call = call or KeyedCall(service)
     with _turn(service, record) as turn:
         if (earlier := call.look()) is not None:  # in the turn, which no other call of this key has meanwhile
@@ -167,13 +167,15 @@ def _visible(connection: sa.Connection, who: Caller, record: ClusterRecord, name
 # ── when ──
 
 
-def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int]) -> tuple[float | None, float]:
+def _times(
+    service: Service, record: ClusterRecord, body: Mapping[str, Any], limits: Mapping[str, int]
+) -> tuple[float | None, float]:
     """Read start (None: the earliest) and seconds."""
-    now, start = service.clock(), _time(body, "start")
+    now, start = service.clock(), _time(record, body, "start")
     if start is not None and start < now - LATE:
         raise ValueRefused("start is in the past", pointer="/start")
     start = None if start is None else max(start, now)
-    end = _time(body, "end")
+    end = _time(record, body, "end")
     if (end is None) == (body.get("duration") is None) or (end is not None and start is None):
         raise RequestError("give duration, or start and end", pointer="/duration")
     seconds = float(body["duration"]) if end is None else end - (start or 0.0)
@@ -185,11 +187,22 @@ def _times(service: Service, body: Mapping[str, Any], limits: Mapping[str, int])
     return start, seconds
 
 
-def _time(body: Mapping[str, Any], key: str) -> float | None:
+def _time(record: ClusterRecord, body: Mapping[str, Any], key: str) -> float | None:
+    """Read a time; one without a zone is in the cluster's, if its policy knows that."""
     if body.get(key) is None:
         return None
+    policy = policies.get(record.policy)
+
+    def local(time: datetime) -> float:
+        if not isinstance(policy, LocalTime):
+            return time.replace(tzinfo=UTC).timestamp()
+        try:
+            return policy.moment(record.settings, time)
+        except ValueError as fault:
+            raise ValueRefused(f"{key}: {fault}", pointer=f"/{key}") from None
+
     try:
-        return seconds_of(body[key])
+        return seconds_of(body[key], local)
     except (ValueError, OverflowError):
         raise RequestError(f"{key} is a time: 2030-01-31T12:00:00Z", pointer=f"/{key}") from None
 

@@ -68,6 +68,16 @@ def counted(connection: sa.Connection) -> dict[str, StateCounts]:
     return {"rainbow_jobs": live, "rainbow_tasks": queues(connection), "rainbow_workers": there}
 
 
+LONG = 4 * 3600.0  # seconds that a task has run when it counts as long-running
+
+
+def long_running(connection: sa.Connection, now: float) -> dict[str, int]:
+    """Return how many tasks of each cluster have been running for longer than LONG, by cluster id."""
+    since = tasks.c.state == TaskState.RUNNING, tasks.c.started_at < now - LONG
+    query = sa.select(tasks.c.cluster_id, sa.func.count()).where(*since).group_by(tasks.c.cluster_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 def queues(connection: sa.Connection) -> dict[tuple[str, str], int]:
     """Return how many tasks of each cluster are `waiting` and `running`: those that hold space."""
     left = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))

@@ -1,4 +1,4 @@
-"""`rainbow scheduler`: run the scheduler alone; show, plan, step, set, changes, timeline."""
+"""`rainbow scheduler`: run the scheduler alone; show, plan, step, set, check, changes, timeline."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from rainbow.cli.input.files import FILE
 from rainbow.cli.output import printer
 from rainbow.cli.session import of_cluster, with_secret
 from rainbow.client import Client
+from rainbow.errors import PolicyError
+from rainbow.scheduling import Warns, policies
 
 
 @click.group(invoke_without_command=True)
@@ -27,7 +29,7 @@ def scheduler(context: click.Context, database: str | None, config: Path | None)
     interrupted.
 
     Several may run on one PostgreSQL; one at a time steps a cluster. The commands are about the scheduling of a
-    cluster: show, plan, step, set, changes, timeline.
+    cluster: show, plan, step, set, check, changes, timeline.
     """
     if context.invoked_subcommand is None:
         from rainbow.api.server import schedule  # the database is the server's alone
@@ -232,6 +234,46 @@ def _number(text: str) -> float:
 
 @scheduler.command()
 @of_cluster
+@click.option("--settings", "file", type=FILE, help="Check this YAML or JSON file instead of what is set.")
+@click.option("--policy", help="Policy whose settings FILE contains, if FILE does not name it.")
+@printer.output_option
+@with_secret
+def check(client: Client, cluster: str, file: Path | None, policy: str | None, output: str) -> None:
+    """Check settings against the cluster, and change nothing: faults, and names that it does not have.
+
+    Exits 1 if there is a warning.
+    """
+    found = client.scheduler(cluster)
+    warnings = found["warnings"]
+    if file is not None:
+        warnings = _warnings(settings_file.read(file, policy), found["policy"], client, cluster)
+    printer.show(output, {"warnings": warnings}, lambda console: _draw_warnings(console, warnings))
+    if warnings:
+        raise SystemExit(1)
+
+
+def _warnings(written: settings_file.SettingsFile, policy: str, client: Client, cluster: str) -> list[Any]:
+    """Return what is doubtful about a file of settings; PolicyError says where it is wrong."""
+    chosen = policies.get(written.policy or policy)
+    with written.located():
+        try:
+            checked = chosen.check(written.settings)
+        except PolicyError as fault:
+            fault.pointer = f"{settings_file.SETTINGS}{fault.pointer or ''}"
+            raise
+    workers = [worker["id"] for worker in client.workers(cluster)]
+    return list(chosen.warnings(checked, (), workers)) if isinstance(chosen, Warns) else []
+
+
+def _draw_warnings(console: Console, warnings: Sequence[Mapping[str, Any]]) -> None:
+    for warning in warnings:
+        console.print(printer.clean(f"warning: {warning['text']}"), soft_wrap=True)
+    if not warnings:
+        console.print("no warnings")
+
+
+@scheduler.command()
+@of_cluster
 @printer.output_option
 @with_secret
 def changes(client: Client, cluster: str, output: str) -> None:
@@ -290,12 +332,8 @@ def draw_scheduling(console: Console, found: Mapping[str, Any]) -> None:
         _draw_part(console, name, part)
     for name, lines in lists.items():
         _draw_list(console, name, lines)
-    for warning in found.get("warnings", []):
-        text = (
-            f"{warning['requestor']} matches several classes and uses {warning['class']}; also matches: "
-            f"{', '.join(warning['also'])}"
-        )
-        console.print(printer.clean(f"warning: {text}"))
+    if found.get("warnings"):
+        _draw_warnings(console, found["warnings"])
 
 
 def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:

@@ -22,7 +22,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.jobspec.sbatch import GivenOptions, Surroundings, is_script, jobspec_of_call, read_call
 from rainbow.jobspec.times import WANTED, seconds_of
 from rainbow.jobspec.times import moment as read_moment
-from rainbow.text import IGNORED, UNREAD
+from rainbow.text import IGNORED, UNREAD, VERSION
 from rainbow.text import seconds_of as time_of
 
 
@@ -155,7 +155,11 @@ _OPTIONS = [
     click.option("-H", "--hold", is_flag=True, help="Let it wait until `rainbow job resume`."),
     click.option("--nice", metavar="N", help="Lower its priority by N."),
     click.option("--comment", help="A comment."),
-    click.option("--strict", is_flag=True, help="Refuse a jobspec with unread keys, misspelt ones above all."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Refuse a jobspec with unread keys, misspelt ones above all, or of an unknown version.",
+    ),
 ]
 NAMES = (
     *("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "mem", "mem_per_cpu", "gpus", "gpus_per_task"),
@@ -331,11 +335,11 @@ def check(jobspec: str | dict[str, Any], of: str = "") -> None:
 
 
 def check_read(request: Request, of: str = "") -> None:
-    """Refuse a jobspec, read already, with keys that are not."""
-    unread = [warning for warning in request.warnings if warning.startswith(UNREAD)]
+    """Refuse a jobspec, read already, with keys that are not, or of a version that is not known."""
+    unread = [warning for warning in request.warnings if warning.startswith((UNREAD, VERSION))]
     if unread:
         more = [f"and {len(unread) - MOST_KEYS} more"] if len(unread) > MOST_KEYS else []
-        pointer = unread[0].removeprefix(UNREAD).partition(IGNORED)[0]
+        pointer = unread[0].removeprefix(UNREAD).partition(IGNORED)[0].split(" ")[0]
         raise JobspecError(f"{of and f'{of}: '}{', '.join([*unread[:MOST_KEYS], *more])}", pointer=pointer)
 
 

@@ -25,7 +25,20 @@ from rainbow.jobspec.quantities import about_units, read_count
 from rainbow.jobspec.request import HIGHEST, LOWEST, OF_ITS_OWN, SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.times import WANTED, seconds_of
 from rainbow.jobspec.yaml_reader import as_number, step
-from rainbow.text import shortened, unread
+from rainbow.text import VERSION, shortened, unread
+
+VERSIONS = (1, 999, 9999)  # RFC 25's, and those with which RFC 14 marks a draft
+
+
+def of_version(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a warning of a version that no jobspec has.
+
+    >>> of_version({"version": 9}), of_version({"version": 1}), of_version({})
+    (('/version 9 is unknown; the jobspec is read as version 1',), (), ())
+    """
+    version = document.get("version", 1)
+    return () if version in VERSIONS else (f"{VERSION}{version} is unknown; the jobspec is read as version 1",)
+
 
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}

@@ -11,6 +11,7 @@ from rainbow.jobspec.attributes import task_needs
 from rainbow.jobspec.dialects.common import (
     MOST_VARIANTS,
     labels,
+    of_version,
     read_command,
     read_counts,
     read_environment,
@@ -29,7 +30,7 @@ def read_founding(document: Mapping[str, Any]) -> Request:
     """Read a jobspec with one `task`; without resources it is a slot that only has needs."""
     check(document, "founding")
     task = document["task"]
-    warnings = list(unknown_keys(document, "founding"))
+    warnings = [*of_version(document), *unknown_keys(document, "founding")]
     slot = task.get("slot") or ""
     if "resources" in document:
         forests = read_forests(document["resources"], "/resources")

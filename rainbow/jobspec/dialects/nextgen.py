@@ -11,7 +11,7 @@ from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.attributes import named_needs, requires
-from rainbow.jobspec.dialects.common import MOST_VARIANTS, OR, XOR, read_command, read_counts, request_of
+from rainbow.jobspec.dialects.common import MOST_VARIANTS, OR, XOR, of_version, read_command, read_counts, request_of
 from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.validation import check, unknown_keys
@@ -56,7 +56,7 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
         dialect="nextgen",
         together=len(tasks) == 1 and tasks[0].replicas == 1,
         name=document.get("name", ""),
-        warnings=(*unknown_keys(document, "nextgen"), *shortened(dict.fromkeys(warnings))),
+        warnings=(*of_version(document), *unknown_keys(document, "nextgen"), *shortened(dict.fromkeys(warnings))),
         unfit=tuple(unfit[:1]),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 from rainbow.errors import JobspecError
 from rainbow.jobspec.attributes import task_needs
 from rainbow.jobspec.dialects.common import (
+    of_version,
     read_command,
     read_counts,
     read_environment,
@@ -19,8 +20,6 @@ from rainbow.jobspec.request import Need, Request, Resource, TaskSpec
 from rainbow.jobspec.validation import Unread, check
 from rainbow.jobspec.yaml_reader import step
 from rainbow.text import shortened, unread
-
-VERSIONS = (1, 999, 9999)  # RFC 25's, and those with which RFC 14 marks a draft
 
 
 def read_rfc14(document: Mapping[str, Any]) -> Request:
@@ -36,13 +35,8 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
         needs[task["slot"]] = needs.get(task["slot"], ()) + asked
     variants = tuple(tuple(with_needs(resource, needs) for resource in resources) for resources in forests)
     attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda found: unread(*found)))
-    warnings = (*_of_version(document["version"]), *warnings)
+    warnings = (*of_version(document), *warnings)
     return request_of(variants, tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
-
-
-def _of_version(version: int) -> tuple[str, ...]:
-    """Return a warning of a version that RFC 14 does not have."""
-    return () if version in VERSIONS else (f"/version {version} is unknown; the jobspec is read as version 1",)
 
 
 def _unread(document: Mapping[str, Any]) -> Iterator[Unread]:

@@ -156,7 +156,8 @@ def _shares(name: str) -> dict[str, Any]:
     figures = told["figures"]
     classes = figures.get("classes", {})
     plain = {key: value for key, value in figures.items() if isinstance(value, (int, float, str))}
-    return {"told": told, "classes": classes if isinstance(classes, Mapping) else {}, "plain": plain}
+    pools = {key: figures[key] for key in ("nodepools", "orders") if figures.get(key)}
+    return {"told": told, "classes": classes if isinstance(classes, Mapping) else {}, "plain": plain, "pools": pools}
 
 
 def _plan(name: str) -> dict[str, Any]:

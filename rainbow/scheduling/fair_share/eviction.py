@@ -16,7 +16,9 @@ Defragmentation takes from the rich and gives to the needy:
 
 A needy job first keeps space that is being left anyway. Then machines are cleared of the shares of the rich, those
 with the richest user on them first. What was cleared is kept for the job until it starts there (what_of.py). A start
-that nobody has heard of yet is taken back rather than a running share stopped.
+that nobody has heard of yet is taken back rather than a running share stopped. A job that was to shrink and gives
+besides keeps as many of the shares it would have given up, where their space is promised to nobody: no more stops
+than what is needed. DUCC stops both, and starts some of them again, and so does `classic`.
 
 Every gift lowers somebody's need and raises nobody's of the same or a better priority, so giving comes to an end.
 """
@@ -71,7 +73,11 @@ def shrink(world: World) -> None:
 
 def in_order(job: Job, classic: bool = False) -> list[Share]:
     """Sort the shares a job could give up, the first to go first."""
-    there = {(share.started, share.id): share for share in job.staying if share.preemptable}
+    return _sorted((share for share in job.staying if share.preemptable), classic)
+
+
+def _sorted(shares: Iterable[Share], classic: bool = False) -> list[Share]:
+    there = {(share.started, share.id): share for share in shares}
     invested = [
         Invested(
             key,
@@ -161,6 +167,7 @@ class Defragmentation:
     def __init__(self, world: World, space: MachineSpace, needy: set[str]) -> None:
         self.space = space
         self.threshold = world.settings.threshold
+        self.classic = world.settings.classic
         self.needy = needy
         self.left = FreeShares(world.machines, lambda machine: max(0, machine.eventual))
         self.wealth: dict[str, int] = {}
@@ -222,6 +229,8 @@ class Defragmentation:
                 for gift in gifts:
                     self._give(gift, machine)
                 self._claim(job, machine)
+                for gift in gifts:
+                    self._keep_instead(gift.giver)
                 heappush(heap, (-self._richest(machine), memory, name, machine))
                 return True
         return False
@@ -274,6 +283,25 @@ class Defragmentation:
         if giver.cls.priority < job.cls.priority or giver.id in self.needy or giver.load.initialising:
             return 0
         return giver.held - max(floor_of(giver, self.threshold), giver.least)
+
+    def _keep_instead(self, giver: Job) -> None:
+        """Let a giver that has too few now keep a share that was to shrink, unless its space is promised.
+
+        Of those it keeps the one in which most is invested. What goes although more is invested in it goes to make
+        room, and says so.
+        """
+        if self.classic or giver.held >= giver.counted:
+            return
+        shrunk = _sorted(share for share in giver.shares if share.evicted == "shrink")
+        for k in reversed(range(len(shrunk))):
+            share = shrunk[k]
+            if share.machine.open and share.machine.eventual >= share.order:
+                share.stay()
+                self.wealth[giver.user] += share.order
+                self.left.file(share.machine)
+                for other in shrunk[k + 1 :]:
+                    other.evicted = "defragmentation"
+                return
 
     def _give(self, gift: ShareTransfer, machine: Machine) -> None:
         self.wealth[gift.giver.user] -= gift.order

@@ -65,6 +65,11 @@ class Share:
         self.leaving, self.evicted = True, why
         self.machine.leaving += self.order
 
+    def stay(self) -> None:
+        """Take back what this epoch decided of it, before anybody has heard of it."""
+        self.leaving, self.evicted = False, ""
+        self.machine.leaving -= self.order
+
 
 @dataclass(slots=True, eq=False)
 class Machine:

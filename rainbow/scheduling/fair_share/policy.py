@@ -11,17 +11,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rainbow.regex import compile_regex
 from rainbow.scheduling.fair_share.epoch import Epoch
 from rainbow.scheduling.fair_share.eviction import clear_limbo
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
 from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
+from rainbow.scheduling.fair_share.share_tables import Tables, share_counts
 from rainbow.scheduling.fair_share.world import WorldBuilder
 from rainbow.scheduling.interface import Order, Plan, Start, Stop, Traits, View, Wait
+from rainbow.scheduling.settings_schema import at, no_worker
 from rainbow.text import some
 
 TEXTS = {
@@ -106,6 +109,7 @@ def figures_of(world: World) -> dict[str, Any]:
         "users": _summed(world, lambda job: job.user),
         "jobs": _of_jobs(world),
         "nodepools": {pool.name: _of_pool(pool) for top in world.tops for pool in top.subtree()},
+        "orders": dict(_by_order(world)),
         "machines": {
             machine.id: _of_machine(machine) for machine in world.machines if machine.used or not machine.open
         },
@@ -142,6 +146,17 @@ def _of_pool(pool: Pool) -> dict[str, int]:
         "free": sum(machine.free for machine in ready),
         "largest_free": max((machine.free for machine in ready), default=0),
     }
+
+
+def _by_order(world: World) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the Resource Manager's three tables of every nodepool, an order in a line, as they are now."""
+    for pool in (pool for top in world.tops for pool in top.subtree()):
+        free = [(machine.order, machine.free) for machine in pool.machines if machine.open]
+        tables = Tables.of(free, max((order for order, _ in free), default=0))
+        counts = share_counts(tables.free)
+        for order in range(1, len(counts)):
+            numbers = {"nMachines": tables.n[order], "vMachines": tables.v[order], "nShares": counts[order]}
+            yield f"{pool.name} {order}", {"order": order, **numbers}
 
 
 def _of_machine(machine: Machine) -> dict[str, Any]:
@@ -181,6 +196,21 @@ class FairShare:
     def names(self, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
         """Return the classes there are."""
         return {"class": compile_settings(check_settings(settings)).classes}
+
+    def warnings(
+        self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Name the machines of nodepools that the cluster does not have."""
+        pools = check_settings(settings)["nodepools"] if workers else {}
+        found = []
+        for name, pool in pools.items():
+            owner, here = f"nodepool {name}", at("/nodepools", name)
+            for k, node in enumerate(pool.get("nodes") or ()):
+                if node not in workers:
+                    found.append(no_worker(owner, node, at(at(here, "nodes"), k), workers))
+            if (match := pool.get("match")) is not None and not any(map(compile_regex(match).fullmatch, workers)):
+                found.append(no_worker(owner, match, at(here, "match"), workers))
+        return found
 
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""

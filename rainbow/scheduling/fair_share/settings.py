@@ -192,11 +192,14 @@ def _check_priorities(classes: Mapping[str, Any]) -> None:
 
 
 def _check_defaults(classes: Mapping[str, Any]) -> None:
-    for rule in PRIORITIES:
-        own = [name for name, one in classes.items() if one["policy"] == rule]
+    by_rule = {rule: [name for name, one in classes.items() if one["policy"] == rule] for rule in PRIORITIES}
+    missing = [rule for rule, own in by_rule.items() if own and not any(classes[name]["default"] for name in own)]
+    if missing:
+        *first, last = missing
+        named = f"{', '.join(first)} or {last}" if first else last
+        raise PolicyError(f"no {named} class is the default; mark one with default: true", pointer="/classes")
+    for rule, own in by_rule.items():
         defaults = [name for name in own if classes[name]["default"]]
-        if own and not defaults:
-            raise PolicyError(f"no {rule} class is the default", pointer="/classes")
         if len(defaults) > 1:
             raise PolicyError(
                 f"class {defaults[0]} is the {rule} default already", pointer=f"/classes/{step(defaults[1])}/default"

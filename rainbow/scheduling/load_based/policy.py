@@ -81,7 +81,9 @@ class LoadBased:
         """Return whether a worker serves one gang at a time."""
         return classes_of(settings).unit == WORKER
 
-    def warnings(self, settings: Mapping[str, Any], requestors: Collection[str]) -> Sequence[Mapping[str, Any]]:
+    def warnings(
+        self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
+    ) -> Sequence[Mapping[str, Any]]:
         """Name the requestors that several classes claim."""
         return list(overlaps(settings["requestors"], requestors))
 

@@ -170,15 +170,17 @@ DECORATION = re.compile(r"\.[*+?]|[\^$\\?*+]")
 def overlaps(entries: Sequence[Mapping[str, str]], requestors: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield requestors that match entries of several classes: of those given, and what the expressions plainly say.
 
-    >>> list(overlaps([{"match": "a.*", "class": "x"}, {"match": "ann", "class": "y"}], []))
-    [{'requestor': 'ann', 'class': 'x', 'also': ['y']}]
+    >>> [found["text"] for found in overlaps([{"match": "a.*", "class": "x"}, {"match": "ann", "class": "y"}], [])]
+    ['ann matches several classes and uses x; also matches: y']
     """
     compiled = [(compile_regex(entry["match"]), entry["class"]) for entry in entries]
     plain = {DECORATION.sub("", entry["match"]) for entry in entries}
     for requestor in sorted({*plain, *requestors}):
         claims = list(dict.fromkeys(name for pattern, name in compiled if pattern.fullmatch(requestor)))
         if len(claims) > 1:
-            yield {"requestor": requestor, "class": claims[0], "also": claims[1:]}
+            first, *also = claims
+            text = f"{requestor} matches several classes and uses {first}; also matches: {', '.join(also)}"
+            yield {"requestor": requestor, "class": first, "also": also, "text": text}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from rainbow.scheduling.priority.placement.lines import ResourceLines, end_of
 from rainbow.scheduling.priority.reasons import Explainer
 from rainbow.scheduling.snapshot import JobView, Placement, RunView, amounts_by_worker
 
-COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "utc_offset")
+COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "time_zone", "utc_offset")
 
 
 def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
@@ -65,7 +65,7 @@ def _found(view: View, job: JobView, start: float | None, seconds: float, settin
     if grant is None and start is None:
         grant = assigner.later_for(item)
     if grant is None:
-        return Kept(text=Explainer(lines).explain(item).text(then.now, settings["utc_offset"]))
+        return Kept(text=Explainer(lines).explain(item).text(then.now, lines.zone))
     held = {line: dict(amounts) for line, amounts in grant.booking.items() if any(amounts.values())}
     if not item.groups:  # what only the matcher can place takes workers whole
         held.update({spot.worker: dict(lines.workers[spot.worker].capacity) for spot, _ in grant.spots})

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
 from math import inf, isinf
 from typing import Any
 
@@ -19,6 +21,7 @@ from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Sta
 from rainbow.scheduling.priority.advance_reservations import keep
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings, in_base_units
+from rainbow.scheduling.priority.config.time_zones import moment_of, zone_of
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
 from rainbow.scheduling.priority.job_order import first_of_all, late_first, ordered, prioritise, rank, tickets
@@ -30,6 +33,7 @@ from rainbow.scheduling.priority.queue import Row, keep_queue, kept_queue
 from rainbow.scheduling.priority.reasons import FITS, SMALL, UNFIT
 from rainbow.scheduling.priority.share_tree import counted, expected, lengths
 from rainbow.scheduling.priority.suspension import paced, suspended_spots, suspensions
+from rainbow.scheduling.settings_schema import at, no_worker
 from rainbow.scheduling.snapshot import JobView, Promise
 from rainbow.text import rfc3339, some
 
@@ -228,6 +232,21 @@ class Priority:
         at = memory.get(NAME, {}).get("usage", {}).get("at")
         return None if at is None else float(at)
 
+    def warnings(
+        self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Name the patterns of queues that no worker of the cluster matches."""
+        return [
+            no_worker(f"queue {name}", pattern, at(at(at("/queues", name), "workers"), k), workers)
+            for name, queue in check_settings(settings)["queues"].items()
+            for k, pattern in enumerate(queue["workers"])
+            if workers and not any(fnmatchcase(worker, pattern) for worker in workers)
+        ]
+
+    def moment(self, settings: Mapping[str, Any], local: datetime) -> float:
+        """Return when the cluster's wall clock shows a time; NoSuchTime if that is never, or twice."""
+        return moment_of(local, zone_of(check_settings(settings)))
+
     def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
         """Find space for an advance reservation: amounts, of no vertices yet."""
         view = replace(view, free=None)
@@ -273,14 +292,16 @@ def _why(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | 
     if outcome.verdict == LIMITED:
         return Wait(item.job.id, "running-limit", _limit(item, lines.settings["max_jobs_per_user"]), facts)
     if reasons is None:
-        return Wait(item.job.id, "behind", f"{ahead} gangs ahead are also waiting", facts)
-    now, offset = lines.view.now, lines.settings["utc_offset"]
-    text, facts = reasons.text(now, offset), {**facts, **reasons.facts()}
+        return Wait(
+            item.job.id, "behind", f"{some(ahead, 'gang')} ahead {'is' if ahead == 1 else 'are'} also waiting", facts
+        )
+    now, zone = lines.view.now, lines.zone
+    text, facts = reasons.text(now, zone), {**facts, **reasons.facts()}
     if outcome.why is not None:
         text, facts = f"{outcome.why.text}; {text}", {**facts, **outcome.why.facts}
     if outcome.ahead is not None:
         endless = isinf(item.duration)
-        text, facts = outcome.ahead.with_times(text, now, offset, endless=endless), {**facts, **outcome.ahead.facts()}
+        text, facts = outcome.ahead.with_times(text, now, zone, endless=endless), {**facts, **outcome.ahead.facts()}
     if outcome.grant is not None:
         return _reserved(lines, item, outcome.grant, promise, text, facts)
     if outcome.never or (outcome.verdict == BEHIND and facts["reasons"].keys() <= FOR_GOOD):
@@ -312,9 +333,9 @@ def _reserved(
     """Say which start an item is promised, when it is planned to start, or after what."""
     if grant.after:
         return _after(lines, item, grant, text, facts)
-    now, offset = lines.view.now, lines.settings["utc_offset"]
+    now, zone = lines.view.now, lines.zone
     start, basis = (promise.start, KEPT_UNLESS) if promise else (grant.start, PLANNED)
-    soon = f"; {'promised' if promise else 'planned'} start {clock(start, now, offset)} ({basis})"
+    soon = f"; {'promised' if promise else 'planned'} start {clock(start, now, zone)} ({basis})"
     workers = sorted({spot.worker for spot, _ in grant.spots})
     known: dict[str, Any] = {"start": rfc3339(grant.start), "kept": workers[:100]}
     if promise:

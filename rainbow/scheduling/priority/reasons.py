@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from math import inf, isfinite
 from typing import Any
 
 from rainbow.jobspec.times import UNITS
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
+from rainbow.scheduling.priority.config.time_zones import Zone
 from rainbow.scheduling.priority.model import Item, Need, QueueInstance
-from rainbow.scheduling.priority.placement.lines import ResourceLines
+from rainbow.scheduling.priority.placement.lines import ResourceLines, used_outside
 from rainbow.scheduling.resource_timeline import Line
 from rainbow.scheduling.snapshot import Placement, ReservationView, WorkerView
 from rainbow.state_machine import WorkerState
 from rainbow.text import rfc3339
 
 UNFIT, SMALL, STATE, ACCESS, LOADED, CLOSED = "unfit", "too small", "not ready", "no access", "overloaded", "closed"
+OUTSIDE = "in use outside Rainbow"
 BUSY, ADVANCE, KEPT, QUOTA = "busy", "reserved in advance", "reserved for other jobs", "quota exceeded"
 DISABLED = "in no enabled queue"
 MAINTENANCE = "in maintenance"
@@ -41,10 +44,10 @@ class Ahead:
     seconds: float
     unknown: bool = False  # its start: it waits for tasks without a known end
 
-    def with_times(self, before: str, now: float, offset: float, *, endless: bool) -> str:
+    def with_times(self, before: str, now: float, zone: Zone, *, endless: bool) -> str:
         """Name it with its times of day, and say what would start now: first, if only the limit is missing."""
-        until = f" until {clock(self.end, now, offset)}" if isfinite(self.end) and not self.unknown else ""
-        since = "" if self.unknown else f" from {clock(self.start, now, offset)}"
+        until = f" until {clock(self.end, now, zone)}" if isfinite(self.end) and not self.unknown else ""
+        since = "" if self.unknown else f" from {clock(self.start, now, zone)}"
         first = limit = ""
         if self.seconds >= 1 and endless:
             first = f"it has no time limit; with -t {_limit(self.seconds)} or less it would start now; "
@@ -79,18 +82,20 @@ class Reasons:
     lines: dict[str, int] = field(default_factory=dict)  # limits used up, by line
     busy: list[Line] = field(default_factory=list)  # what is in use of workers
     maintained: dict[str, ReservationView] = field(default_factory=dict)  # by worker
+    vacant: Sequence[str] = ()  # queues the item may go to that are on none of the workers
     _text: str = ""  # said once for all items it is about
     _facts: dict[str, Any] = field(default_factory=dict)
 
-    def text(self, now: float, offset: float) -> str:
-        """Say it in one line, times of day by an offset from UTC."""
+    def text(self, now: float, zone: Zone) -> str:
+        """Say it in one line, times of day in a zone."""
         if not self._text:
-            until = f" until {clock(self.until, now, offset)}" if isfinite(self.until) else ""
+            until = f" until {clock(self.until, now, zone)}" if isfinite(self.until) else ""
             ordered = sorted(self.counts.items(), key=lambda pair: (-pair[1], pair[0]))
             named = {reason: self._limits(reason) for reason in self.counts} | dict.fromkeys((BUSY, ADVANCE), until)
             parts = [f"{count} {reason}{named[reason]}" for reason, count in ordered]
             self._text = f"{self.counts.get(FITS, 0)}/{self.workers} workers: {', '.join(parts) or 'none'}"
-            self._text += "".join(self._maintenance(now, offset))
+            self._text += "".join(self._maintenance(now, zone))
+            self._text += "".join(f"; queue {name} has none of the cluster's workers" for name in self.vacant)
         return self._text
 
     def _limits(self, reason: str) -> str:
@@ -100,10 +105,10 @@ class Reasons:
         names = sorted({re.split("[/ ]", line)[0] for line in lines})
         return f" ({', '.join(names)})" if names else ""
 
-    def _maintenance(self, now: float, offset: float) -> Iterator[str]:
+    def _maintenance(self, now: float, zone: Zone) -> Iterator[str]:
         """Say of the first workers in maintenance when that is."""
         for worker, kept in sorted(self.maintained.items())[:NAMED]:
-            begin, end = (clock(time, now, offset) for time in (kept.start, kept.end))
+            begin, end = (clock(time, now, zone) for time in (kept.start, kept.end))
             yield f"; {worker} is in maintenance from {begin} to {end}"
 
     def facts(self) -> Mapping[str, Any]:
@@ -117,6 +122,8 @@ class Reasons:
                 self._facts["maintenance"] = {
                     name: {"start": times[name][0], "end": times[name][1]} for name in sorted(times)
                 }
+            if self.vacant:
+                self._facts["queues_without_workers"] = [*self.vacant]
             if self.lines:
                 self._facts["limits"] = sorted(self.lines)
         return self._facts
@@ -133,6 +140,7 @@ ORDER = (
     QUOTA,
     ENVIRONMENT,
     CLUSTER,
+    OUTSIDE,
     BUSY,
     ADVANCE,
     MAINTENANCE,
@@ -218,7 +226,19 @@ class Explainer:
                 reasons.maintained[name], said = kept, MAINTENANCE
             counts[said] += 1
         reasons.counts = dict(sorted(counts.items()))
+        if usable is not None and DISABLED in counts:
+            reasons.vacant = self._vacant(item)
         return reasons, room
+
+    def _vacant(self, item: Item) -> list[str]:
+        """Return the first queues an item may go to that no worker is in."""
+        there = {spot.queue for spots in self.spots.values() for spot in spots}
+        patterns = [pattern.partition("@")[0] for pattern in item.asks.queues] or ["*"]
+        return [
+            name
+            for name, queue in sorted(self.lines.queues.items())
+            if name not in there and queue.given["enabled"] and any(fnmatchcase(name, one) for one in patterns)
+        ][:NAMED]
 
     def _maintained(self, item: Item, worker: str) -> ReservationView | None:
         """Return the first maintenance of a worker before an item that starts now would end."""
@@ -268,9 +288,18 @@ class Explainer:
         if line and not line.startswith(("quota ", "pe ")):
             reasons.busy.append((line, kind))
             reasons.until = min(reasons.until, self._more((line, kind)))
+            if self._free(line, kind) + self._outside(line, kind) >= need.amount:
+                return OUTSIDE
             return ADVANCE if self._free(line, kind) + self._in_advance(line, kind) >= need.amount else BUSY
         reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
         return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
+
+    def _outside(self, line: str, kind: str) -> int:
+        """Return what of a worker others than Rainbow's tasks use."""
+        worker = self.lines.workers.get(line)
+        if worker is None:
+            return 0
+        return used_outside(worker, self.lines.settings, self.lines.view.units).get(kind, 0)
 
     def _in_advance(self, line: str, kind: str) -> int:
         """Return what advance reservations keep of a line now."""

@@ -7,7 +7,6 @@ from math import inf
 
 from rainbow.scheduling.interface import Order, Resume, Suspend
 from rainbow.scheduling.priority.config.calendar import SUSPENDED
-from rainbow.scheduling.priority.config.queues import state
 from rainbow.scheduling.priority.model import QueueInstance
 from rainbow.scheduling.priority.placement.lines import ResourceLines, queue_line
 from rainbow.scheduling.snapshot import RunView
@@ -77,7 +76,7 @@ def _by_threshold(lines: ResourceLines, spot: QueueInstance, ours: set[str]) -> 
 
 
 def _by_calendar(lines: ResourceLines, name: str) -> bool:
-    return state(lines.queues[name], lines.view.now + lines.settings["utc_offset"]) == SUSPENDED
+    return lines.queues[name].calendar.state(lines.view.now, lines.zone) == SUSPENDED
 
 
 def _closed(lines: ResourceLines, name: str) -> bool:

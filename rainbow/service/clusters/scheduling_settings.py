@@ -74,7 +74,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
             take_back(connection, record.id, record.name, broken)
         clusters.set_limits(connection, record.id, after.limits)
         clusters.set_visibility(connection, record.id, shown)
-        told = settings_document(connection, after)
+        told = settings_document(service, connection, after)
     service.tell(record.id, agents=True)  # what the old policy held continues
     return told
 
@@ -89,19 +89,23 @@ def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, n
         )
 
 
-def settings_document(connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
+def settings_document(service: Service, connection: sa.Connection, record: ClusterRecord) -> dict[str, Any]:
     """Return what is set, and what the policy finds doubtful about it."""
     settings, limits = _parts(record)["settings"], _parts(record)["limits"]
-    warnings = _warnings(record.policy, settings, jobs.live_by_requestor(connection, record.id))
+    entry = service.catalogue.get(record.name)
+    workers = entry.cluster.workers if entry else ()
+    warnings = _warnings(record.policy, settings, jobs.live_by_requestor(connection, record.id), workers)
     told = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": warnings}
     return {**told, "visibility": record.visibility}
 
 
-def _warnings(name: str, settings: Mapping[str, Any], requestors: Collection[str]) -> list[Mapping[str, Any]]:
+def _warnings(
+    name: str, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
+) -> list[Mapping[str, Any]]:
     policy = installed(name)
     try:
-        return list(policy.warnings(settings, requestors)) if isinstance(policy, Warns) else []
-    except RegexError:  # stored by a version that took what this one refuses; the step's fault says so
+        return list(policy.warnings(settings, requestors, workers)) if isinstance(policy, Warns) else []
+    except (PolicyError, RegexError):  # stored by a version that took what this one refuses; the step's fault says so
         return []
 
 

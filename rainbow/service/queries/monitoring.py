@@ -32,7 +32,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show a cluster's policy, settings, limits, figures of the moment, and the fault of its last step, if any."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        told = settings_document(connection, record)
+        told = settings_document(service, connection, record)
     fault = service.faults.get(record.id)
     try:
         decided = plan_only(service, record)
@@ -118,6 +118,7 @@ OF_CLUSTER = {
 OF_HOST = {
     "tasks_waiting": "Tasks that wait.",
     "tasks_booked": "Tasks that hold something.",
+    "tasks_long_running": "Tasks that have been running for more than 4 hours.",
     "step_failed": "1 if the last scheduling cycle failed, 0 otherwise.",
 }
 OF_ALL = {f"class_{key}": text for key, text in OF_CLASS.items()} | OF_CLUSTER | OF_HOST
@@ -130,11 +131,13 @@ def metrics(service: Service) -> Iterator[GaugeMetricFamily]:
     """
     with service.store.read() as connection:
         queues = statistics.queues(connection)
+        long = statistics.long_running(connection, service.clock())
     _plan_again(service)
     known, found = service.state(PlansInForce), defaultdict[str, list[Row]](list)
     for name, entry in sorted(service.catalogue.items()):
         found["tasks_waiting"].append(((name,), queues.get((entry.id, "waiting"), 0)))
         found["tasks_booked"].append(((name,), queues.get((entry.id, "running"), 0)))
+        found["tasks_long_running"].append(((name,), long.get(entry.id, 0)))
         found["step_failed"].append(((name,), float(entry.id in service.faults)))
         last = known.get(entry.id)
         for metric, row in _of_policy(last.plan.figures if last else {}, name):

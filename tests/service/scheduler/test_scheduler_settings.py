@@ -119,7 +119,8 @@ def test_overlapping_expressions_are_reported(oak):
     assert change(oak, settings={**CLASSES, "requestors": entries})["warnings"] == []
     submit(oak, "ann")
     shown = oak.api.good("GET", PATH, None, oak.secret)
-    assert shown["warnings"] == [{"requestor": "ann", "class": "a", "also": ["b"]}]
+    text = "ann matches several classes and uses a; also matches: b"
+    assert shown["warnings"] == [{"requestor": "ann", "class": "a", "also": ["b"], "text": text}]
 
 
 def test_figures_are_shown_when_nothing_waits(oak):

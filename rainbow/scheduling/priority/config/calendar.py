@@ -1,4 +1,7 @@
-"""Calendars: when a queue is on, suspended or off. Times are local seconds since 1970, without a time zone.
+"""Calendars: when a queue is on, suspended or off, by the wall clock of a zone.
+
+Times that are asked for are seconds since 1970. Entries speak of local seconds (time_zones.py). So an hour that the
+clocks leave out has no effect, and one that comes twice has its state twice, as in Grid Engine.
 
     year   day.month.year[-day.month.year][=time-time,...][=state] ...   or a state, or NONE
     week   day[-day],...[=time-time,...][=state] ...                     or times and a state, or NONE
@@ -17,8 +20,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
 
+from rainbow.scheduling.priority.config.time_zones import FixedOffset, Zone
 from rainbow.text import LATEST
 
+UTC_ZONE = FixedOffset()
 DAY = 86_400
 ON, SUSPENDED, OFF = "on", "suspended", "off"
 STATES = {ON: ON, "enabled": ON, SUSPENDED: SUSPENDED, "suspend": SUSPENDED, OFF: OFF, "disabled": OFF}
@@ -67,29 +72,45 @@ class Calendar:
     year: tuple[YearEntry, ...] = ()
     week: tuple[WeekEntry, ...] = ()
 
-    def state(self, time: float) -> str:
-        """Tell the state at a time."""
-        day, second = divmod(time, DAY)
+    def state(self, time: float, zone: Zone = UTC_ZONE) -> str:
+        """Return the state at a time."""
+        day, second = divmod(time + zone.offset(time), DAY)
         return next(state for start, end, state in self._day(int(day)) if start <= second < end)
 
-    def changes(self, start: float) -> Iterator[tuple[float, str]]:
+    def changes(self, start: float, zone: Zone = UTC_ZONE) -> Iterator[tuple[float, str]]:
         """Yield (time, state from then on), first at `start`; ends when nothing changes any more."""
-        state = self.state(start)
-        yield start, state
-        first = int(start // DAY)
-        dated = [entry.last for entry in self.year if entry.last < EVER]
-        last = first + 366 * YEARS if self._recurs() else max([first, *dated]) + 8
-        for day in range(first, last + 1):
-            for begin, _, then in self._day(day):
-                if day * DAY + begin > start and then != state:
-                    state = then
-                    yield day * DAY + begin, state
+        begin, last_day, before = start, self._last_day(int(start // DAY)), ""
+        while begin // DAY <= last_day:
+            offset, until = zone.offset(begin), zone.next_change(begin)
+            for local, state in self._local_changes(begin + offset, last_day):
+                if local - offset >= until:
+                    break
+                if state != before:
+                    before = state
+                    yield local - offset, state
+            begin = until  # from there on the wall clock shows other times
 
-    def closed(self, start: float, most: int = 64) -> list[tuple[float, float]]:
+    def _last_day(self, first: int) -> int:
+        """Return the day after which nothing changes, or is as good as none."""
+        dated = [entry.last for entry in self.year if entry.last < EVER]
+        return first + 366 * YEARS if self._recurs() else max([first, *dated]) + 8
+
+    def _local_changes(self, start: float, last_day: int) -> Iterator[tuple[float, str]]:
+        """Yield (local time, state from then on), first at `start`."""
+        day, second = divmod(start, DAY)
+        state = next(state for begin, end, state in self._day(int(day)) if begin <= second < end)
+        yield start, state
+        for later in range(int(day), last_day + 1):
+            for begin, _, then in self._day(later):
+                if later * DAY + begin > start and then != state:
+                    state = then
+                    yield later * DAY + begin, state
+
+    def closed(self, start: float, most: int = 64, zone: Zone = UTC_ZONE) -> list[tuple[float, float]]:
         """Return the intervals from `start` on in which it is not on; the last is open if there are more."""
         found: list[tuple[float, float]] = []
         begin: float | None = None
-        for time, state in self.changes(start):
+        for time, state in self.changes(start, zone):
             if state != ON and begin is None:
                 begin = time
                 if len(found) == most:
@@ -132,20 +153,20 @@ def _speak(second: int, spans: Sequence[Span]) -> str:
     return max((state for start, end, state in spans if start <= second < end), key=RANK.__getitem__, default="")
 
 
-def clock(time: float, now: float, offset: float) -> str:
-    """Say a time by an offset from UTC, how many days later if it is not today; the date if that is far off.
+def clock(time: float, now: float, zone: Zone) -> str:
+    """Write a time of day in a zone, how many days later if it is not today; the date if that is far off.
 
-    The zone is said: other times are shown by the reader's.
+    The zone is named, because other times are shown by the reader's.
 
-    >>> clock(51_600, 0, 0), clock(2 * DAY + 60, DAY - 1, 0), clock(365 * DAY, 0, 5400)
+    >>> clock(51_600, 0, UTC_ZONE), clock(2 * DAY + 60, DAY - 1, UTC_ZONE), clock(365 * DAY, 0, FixedOffset(5400))
     ('14:20 UTC', '00:01 UTC in 2 days', '1971-01-01 01:30 UTC+1.5')
     """
-    day, second = divmod(int(time + offset), DAY)
-    later = day - int((now + offset) // DAY)
-    said = f"{second // 3600:02}:{second // 60 % 60:02} UTC" + (f"{offset / 3600:+g}" if offset else "")
+    day, second = divmod(int(time + zone.offset(time)), DAY)
+    later = day - int((now + zone.offset(now)) // DAY)
+    written = f"{second // 3600:02}:{second // 60 % 60:02} {zone.name(time)}"
     if later > FAR and time < LATEST:
-        return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d} {said}"
-    return said + (f" in {later} day{'s' if later > 1 else ''}" if later > 0 else "")
+        return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d} {written}"
+    return written + (f" in {later} day{'s' if later > 1 else ''}" if later > 0 else "")
 
 
 # ── reading ──

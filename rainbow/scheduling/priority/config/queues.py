@@ -11,7 +11,7 @@ from enum import IntFlag
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rainbow.scheduling.priority.config.calendar import ON, Calendar, read_calendar
+from rainbow.scheduling.priority.config.calendar import Calendar, read_calendar
 from rainbow.scheduling.priority.model import Environment, Item, QueueInstance
 from rainbow.scheduling.snapshot import WorkerView
 
@@ -86,11 +86,6 @@ def named(patterns: Sequence[str], spot: QueueInstance) -> bool:
         fnmatchcase(spot.queue, queue) and (not worker or fnmatchcase(spot.worker, worker))
         for queue, _, worker in (pattern.partition("@") for pattern in patterns)
     )
-
-
-def state(queue: Queue, local: float) -> str:
-    """Return a queue's state by its calendar: on, suspended or off."""
-    return queue.calendar.state(local) if queue.given["calendar"] else ON
 
 
 def _any(patterns: Iterable[str], name: str) -> bool:

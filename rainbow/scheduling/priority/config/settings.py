@@ -13,6 +13,7 @@ from rainbow.scheduling.priority.config.calendar import CalendarFault, read_cale
 from rainbow.scheduling.priority.config.load_formulas import FormulaFault, read_formula
 from rainbow.scheduling.priority.config.orders import check_order, check_starve
 from rainbow.scheduling.priority.config.quotas import SCOPES
+from rainbow.scheduling.priority.config.time_zones import named_zone
 from rainbow.scheduling.settings_schema import (
     LARGEST_NUMBER,
     Check,
@@ -125,6 +126,13 @@ def _calendar(value: Any, pointer: str) -> dict[str, Any]:
     return dict(given)
 
 
+def _time_zone(value: Any, pointer: str) -> str:
+    try:
+        return named_zone(text(value, pointer)).key if value else ""
+    except ValueError as fault:
+        raise PolicyError(str(fault), pointer=pointer) from None
+
+
 def _formula(value: Any, pointer: str) -> str:
     try:
         read_formula(text(value, pointer) or "0")
@@ -189,9 +197,11 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "queues": ({}, table(QUEUE)),
     "queue_sort_method": ("load", one_of("load", "seqno")),
     "load_formula": ("", _formula),
+    "load_values": ({}, table(_formula)),  # {type: formula of what a worker reports as left of it}
     "load_adjustments": ({}, NUMBERS),
     "load_adjustment_decay_time": (450.0, number()),
-    "utc_offset": (0.0, number(-86_400, 86_400)),  # of calendars
+    "time_zone": ("", _time_zone),  # of calendars, reservations and the times that texts name; "": utc_offset
+    "utc_offset": (0.0, number(-86_400, 86_400)),  # the same, for a zone whose clocks never change
     "quotas": ([], listed(QUOTA)),
     "sets": _filled(SETS),
     "groups": ({}, table(text)),  # {user: primary group}
@@ -209,6 +219,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     filled = Filled(record(FIELDS)(settings, ""))
     if filled["discipline"] != TUNED and filled["max_reservation"]:
         raise PolicyError("max_reservation goes with discipline tuned", pointer="/max_reservation")
+    if filled["time_zone"] and filled["utc_offset"]:
+        raise PolicyError("time_zone says it already: leave utc_offset out", pointer="/utc_offset")
     _check_subordinates(filled["queues"])
     if filled["compat"] == GRID_ENGINE:
         filled["search"] = "backwards"

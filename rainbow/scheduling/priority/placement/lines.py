@@ -15,14 +15,15 @@ from typing import Any
 from rainbow.cache import cached_property
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.config.calendar import ON
-from rainbow.scheduling.priority.config.load_formulas import WorkerLoads
-from rainbow.scheduling.priority.config.queues import Tag, instances, named, read_queues, state, tag
+from rainbow.scheduling.priority.config.load_formulas import WorkerLoads, evaluate, read_formula
+from rainbow.scheduling.priority.config.queues import Tag, instances, named, read_queues, tag
 from rainbow.scheduling.priority.config.quotas import read_quotas
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE
+from rainbow.scheduling.priority.config.time_zones import zone_of
 from rainbow.scheduling.priority.model import Environment, Item, Need, QueueInstance, read_asks
 from rainbow.scheduling.priority.placement.free_space import SlotRequest, add_needs
 from rainbow.scheduling.resource_timeline import Timeline
-from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, SlotsView
+from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, SlotsView, WorkerView
 from rainbow.state_machine import WorkerState
 
 CLUSTER = ""
@@ -39,9 +40,30 @@ def reserved_line(reservation: str, worker: str) -> str:
     return f"in {reservation}@{worker}"
 
 
-def capacity(view: View) -> dict[str, dict[str, int]]:
+def used_outside(worker: WorkerView, settings: Mapping[str, Any], units: Mapping[str, int]) -> dict[str, int]:
+    """Return what of a worker others than Rainbow's tasks use: it is booked for nobody, and reported as not there.
+
+    What is left of a type is reported under its name, or worked out by its formula of `load_values`, in the units of
+    the graph (Grid Engine's load values of consumables). What was started since the report is booked already, so the
+    smaller of the two counts.
+    """
+    outside: dict[str, int] = {}
+    for kind, free in worker.free.items() if worker.load else ():
+        written = settings["load_values"].get(kind)
+        formula = read_formula(written) if written else ((kind, 1.0),)
+        if all(name in worker.load for name, _ in formula if name):
+            left = max(0, int(evaluate(formula, worker.load) * units.get(kind, 1)))
+            if left < free:
+                outside[kind] = free - left
+    return outside
+
+
+def capacity(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Return what workers and cluster have: no more than what is free there and what their tasks hold."""
     found = {worker.id: dict(worker.free) for worker in view.workers}
+    for worker in view.workers:
+        for kind, amount in used_outside(worker, settings, view.units).items() if worker.load else ():
+            found[worker.id][kind] -= amount
     found[CLUSTER] = dict(view.consumables)
     for run in view.runs:
         for line, amounts in run.placement.items():
@@ -73,12 +95,13 @@ class ResourceLines:
         self.view = view
         self.settings = settings
         self.queues = read_queues(settings)
+        self.zone = zone_of(settings)
         self.quotas = read_quotas(settings)
         self.load = WorkerLoads(view, settings)
         self.workers = {worker.id: worker for worker in view.workers}
         self.reservations = {kept.id: kept for kept in view.reservations}
         self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
-        self.timeline = Timeline(capacity(view))
+        self.timeline = Timeline(capacity(view, settings))
         self.timeline.capacity.update(self.limits)
         self.spots = self._usable()
         self._wanted: dict[Hashable, SlotRequest] = {}
@@ -146,23 +169,18 @@ class ResourceLines:
         )
 
     def _book_queues(self) -> None:
+        closed = {name: queue.calendar.closed(self.view.now, zone=self.zone) for name, queue in self.queues.items()}
         for spot in instances(self.queues, self.view.workers) if self.queues else ():
             queue = self.queues[spot.queue]
             slots = queue.given["slots"] or UNLIMITED_SLOTS
             line = queue_line(spot)
             self.timeline.capacity[line] = {"slots": slots, **queue.given["resources"]}
-            for begin, end in self._closed(spot.queue):
+            for begin, end in closed[spot.queue]:
                 self.timeline.add({line: {"slots": slots}}, begin, end)
-
-    def _closed(self, name: str) -> list[tuple[float, float]]:
-        """Return when a queue is closed from now on."""
-        offset = self.settings["utc_offset"]
-        closed = self.queues[name].calendar.closed(self.view.now + offset)
-        return [(begin - offset, end - offset) for begin, end in closed]
 
     def open_now(self, name: str) -> bool:
         """Return whether a queue's calendar has it on at this moment."""
-        return not name or state(self.queues[name], self.view.now + self.settings["utc_offset"]) == ON
+        return not name or self.queues[name].calendar.state(self.view.now, self.zone) == ON
 
     def _book_reservation(self, kept: ReservationView) -> None:
         """Keep its space on the workers for it, and open lines of its own for its jobs while it lasts."""
