@@ -80,6 +80,7 @@ class Connected:
     """A connection to such a server that is kept open."""
 
     def __init__(self, port: int) -> None:
+        self.port = port
         self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
 
     def ask(self, method: str, path: str, body: Any, *tokens: str) -> Any:

@@ -20,7 +20,7 @@ from rainbow.scheduling.fair_share.epoch import Epoch
 from rainbow.scheduling.fair_share.eviction import clear_limbo
 from rainbow.scheduling.fair_share.grants import Grants
 from rainbow.scheduling.fair_share.model import CLUSTER, Job, Machine, Pool, World
-from rainbow.scheduling.fair_share.settings import check_settings, compile_settings
+from rainbow.scheduling.fair_share.settings import Rule, check_settings, compile_settings
 from rainbow.scheduling.fair_share.share_tables import Tables, share_counts
 from rainbow.scheduling.fair_share.world import WorldBuilder
 from rainbow.scheduling.interface import Order, Plan, Start, Stop, Traits, View, Wait
@@ -54,8 +54,16 @@ def reason_of(job: Job) -> str:
     if job.held < job.counted:
         return job.reason or "preemptions"
     if job.counted < job.cap or job.gangs:
-        return job.reason or (job.limit if job.counted >= job.wanted else _too_large(job) or "fair-share")
+        return job.reason or (_limit(job) if job.counted >= job.wanted else _too_large(job) or "fair-share")
     return ""
+
+
+def _limit(job: Job) -> str:
+    """Name what bounds a job that has all it may want: its cap, or the machines, where those could not hold that."""
+    if job.cls.fair or job.wanted >= job.cap or job.limit != "maximum":
+        return job.limit
+    exact = any(machine.order == job.order for machine in job.pool.machines)
+    return "no-space" if exact or job.cls.rule is not Rule.RESERVE else "no-machine-of-order"
 
 
 def _too_large(job: Job) -> str:

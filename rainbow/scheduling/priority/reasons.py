@@ -18,7 +18,7 @@ from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.queues import Tag, instances, tag
 from rainbow.scheduling.priority.config.time_zones import Zone
 from rainbow.scheduling.priority.model import Item, Need, QueueInstance
-from rainbow.scheduling.priority.placement.lines import ResourceLines, used_outside
+from rainbow.scheduling.priority.placement.lines import ResourceLines
 from rainbow.scheduling.resource_timeline import Line
 from rainbow.scheduling.snapshot import Placement, ReservationView, WorkerView
 from rainbow.state_machine import WorkerState
@@ -226,7 +226,7 @@ class Explainer:
                 reasons.maintained[name], said = kept, MAINTENANCE
             counts[said] += 1
         reasons.counts = dict(sorted(counts.items()))
-        if usable is not None and DISABLED in counts:
+        if usable is not None and (DISABLED in counts or (ACCESS in counts and item.asks.queues)):
             reasons.vacant = self._vacant(item)
         return reasons, room
 
@@ -288,18 +288,11 @@ class Explainer:
         if line and not line.startswith(("quota ", "pe ")):
             reasons.busy.append((line, kind))
             reasons.until = min(reasons.until, self._more((line, kind)))
-            if self._free(line, kind) + self._outside(line, kind) >= need.amount:
+            if self._free(line, kind) + self.lines.outside.get(line, {}).get(kind, 0) >= need.amount:
                 return OUTSIDE
             return ADVANCE if self._free(line, kind) + self._in_advance(line, kind) >= need.amount else BUSY
         reasons.lines[f"{line or 'cluster'} {kind}"] = need.amount
         return CLUSTER if not line else QUOTA if line.startswith("quota ") else ENVIRONMENT
-
-    def _outside(self, line: str, kind: str) -> int:
-        """Return what of a worker others than Rainbow's tasks use."""
-        worker = self.lines.workers.get(line)
-        if worker is None:
-            return 0
-        return used_outside(worker, self.lines.settings, self.lines.view.units).get(kind, 0)
 
     def _in_advance(self, line: str, kind: str) -> int:
         """Return what advance reservations keep of a line now."""

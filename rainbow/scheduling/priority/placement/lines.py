@@ -23,7 +23,7 @@ from rainbow.scheduling.priority.config.time_zones import zone_of
 from rainbow.scheduling.priority.model import Environment, Item, Need, QueueInstance, read_asks
 from rainbow.scheduling.priority.placement.free_space import SlotRequest, add_needs
 from rainbow.scheduling.resource_timeline import Timeline
-from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, SlotsView, WorkerView
+from rainbow.scheduling.snapshot import Placement, ReservationView, RunView, SlotsView, amounts_by_worker
 from rainbow.state_machine import WorkerState
 
 CLUSTER = ""
@@ -40,30 +40,37 @@ def reserved_line(reservation: str, worker: str) -> str:
     return f"in {reservation}@{worker}"
 
 
-def used_outside(worker: WorkerView, settings: Mapping[str, Any], units: Mapping[str, int]) -> dict[str, int]:
-    """Return what of a worker others than Rainbow's tasks use: it is booked for nobody, and reported as not there.
+UNREPORTED = 40.0  # seconds after its start in which a task may not be in its worker's report: two heartbeats
+
+
+def used_outside(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return {worker: amounts} that others than Rainbow's tasks use: booked for nobody, and reported as not there.
 
     What is left of a type is reported under its name, or worked out by its formula of `load_values`, in the units of
-    the graph (Grid Engine's load values of consumables). What was started since the report is booked already, so the
-    smaller of the two counts.
+    the graph (Grid Engine's load values of consumables, less what fresh tasks will use).
     """
-    outside: dict[str, int] = {}
-    for kind, free in worker.free.items() if worker.load else ():
-        written = settings["load_values"].get(kind)
-        formula = read_formula(written) if written else ((kind, 1.0),)
-        if all(name in worker.load for name, _ in formula if name):
-            left = max(0, int(evaluate(formula, worker.load) * units.get(kind, 1)))
-            if left < free:
-                outside[kind] = free - left
+    if not any(worker.load for worker in view.workers):
+        return {}
+    fresh = amounts_by_worker(run.placement for run in view.runs if view.now - run.started < UNREPORTED)
+    formulas = {kind: read_formula(written) for kind, written in settings["load_values"].items()}
+    outside: dict[str, dict[str, int]] = {}
+    for worker in view.workers:
+        for kind, free in worker.free.items() if worker.load else ():
+            formula = formulas.get(kind, ((kind, 1.0),))
+            if all(name in worker.load for name, _ in formula if name):
+                reported = int(evaluate(formula, worker.load) * view.units.get(kind, 1))
+                left = max(0, reported - fresh.get(worker.id, {}).get(kind, 0))
+                if left < free:
+                    outside.setdefault(worker.id, {})[kind] = free - left
     return outside
 
 
-def capacity(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+def capacity(view: View, outside: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return what workers and cluster have: no more than what is free there and what their tasks hold."""
     found = {worker.id: dict(worker.free) for worker in view.workers}
-    for worker in view.workers:
-        for kind, amount in used_outside(worker, settings, view.units).items() if worker.load else ():
-            found[worker.id][kind] -= amount
+    for name, amounts in outside.items():
+        for kind, amount in amounts.items():
+            found[name][kind] -= amount
     found[CLUSTER] = dict(view.consumables)
     for run in view.runs:
         for line, amounts in run.placement.items():
@@ -101,7 +108,8 @@ class ResourceLines:
         self.workers = {worker.id: worker for worker in view.workers}
         self.reservations = {kept.id: kept for kept in view.reservations}
         self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
-        self.timeline = Timeline(capacity(view, settings))
+        self.outside = used_outside(view, settings)
+        self.timeline = Timeline(capacity(view, self.outside))
         self.timeline.capacity.update(self.limits)
         self.spots = self._usable()
         self._wanted: dict[Hashable, SlotRequest] = {}

@@ -1,0 +1,99 @@
+"""Each of the 196 statements of the founding texts holds for somebody who has only the doors.
+
+A text has one server under a moved clock, and each of its scenarios (tests/support/founding/) is lived through once.
+What a row expects of the answers is data: tests/cases/founding/.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from functools import cache
+
+import pytest
+
+from tests.support.founding.door import NOW, Door
+from tests.support.founding.rows import (
+    BEGIN,
+    END,
+    PAGE,
+    ROOT,
+    TEXTS,
+    config_of,
+    page,
+    rows_of,
+    scenarios_of,
+    unexpected,
+)
+from tests.support.moved_server import moved_server
+
+ROWS = [pytest.param(text, row, id=f"{row['row']:03}") for text in TEXTS for row in rows_of(text)]
+
+
+@pytest.fixture(scope="module")
+def doors():
+    """What each scenario's user has seen, by text: a scenario is lived through when a row first asks for it."""
+    servers = {}
+
+    def seen(text):
+        if text not in servers:
+            server = moved_server(config_of(text), NOW, alone=False)
+            scenarios, door = scenarios_of(text), Door(server.__enter__().port)
+            servers[text] = server, cache(lambda name: scenarios[name](door))
+        return servers[text][1]
+
+    yield seen
+    for server, _ in servers.values():
+        server.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(("text", "row"), ROWS)
+def test_row(text, row, doors):
+    assert list(unexpected(row, doors(text))) == []
+
+
+def test_the_rows_are_those_of_the_texts():
+    assert [row["row"] for text in TEXTS for row in rows_of(text)] == list(range(1, 197))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_row_whose_expectation_is_false_fails(text, doors):
+    """Every expected value of every row of a text, falsified, is noticed."""
+    for row in rows_of(text):
+        for path, wanted in row["expect"].items():
+            wrong = copy.deepcopy(row)
+            wrong["expect"] = {path: _falsified(wanted)}
+            assert list(unexpected(wrong, doors(text))), f"row {row['row']}: {path} fits anything"
+
+
+def _falsified(wanted):
+    if isinstance(wanted, str):
+        return f"{wanted}!"
+    if isinstance(wanted, bool) or wanted is None:
+        return not wanted
+    if isinstance(wanted, (int, float)):
+        return wanted + 1
+    if isinstance(wanted, list):
+        return [*wanted[:-1], _falsified(wanted[-1])] if wanted else ["something"]
+    *others, last = wanted
+    return {**{key: wanted[key] for key in others}, last: _falsified(wanted[last])}
+
+
+def test_mapping_is_made_from_the_rows():
+    text = PAGE.read_text()
+    assert text[text.index(BEGIN) : text.index(END) + len(END)] == page(), "run python -m tests.support.founding.rows"
+
+
+def _anchors(path):
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_links_of_the_rows_lead_somewhere(text):
+    for row in rows_of(text):
+        assert (ROOT / row["here"]).is_file(), row
+        for link in filter(None, (row["docs"], row.get("record"))):
+            file, _, anchor = link.partition("#")
+            assert (ROOT / file).is_file(), row
+            assert not anchor or anchor in _anchors(ROOT / file), row

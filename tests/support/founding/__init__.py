@@ -1,0 +1,1 @@
+"""Days of users that show what the founding texts state; each is lived through once, at a running server."""
