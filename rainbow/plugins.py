@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rainbow.errors import RainbowError
@@ -47,6 +48,7 @@ class Registry(Generic[P]):
         self._factories = factories
         self._built_in: dict[str, P] = {}
         self._installed: dict[str, P] = {}
+        self._later: dict[str, str] = {}  # built-ins, and where they are
 
     def add(self, name: str) -> Callable[[P], P]:
         """Register a built-in under `name`; used as a decorator."""
@@ -57,11 +59,19 @@ class Registry(Generic[P]):
 
         return register
 
+    def add_later(self, name: str, where: str) -> None:
+        """Register a built-in that is imported when it is first asked for; `where` is "module:attribute"."""
+        self._later[name] = where
+
     def get(self, name: str) -> P:
         """Return the plug-in called `name`; UnknownPlugin names those there are."""
         for known in (self._built_in, self._installed):
             if name in known:
                 return known[name]
+        if name in self._later:
+            module, _, attribute = self._later[name].partition(":")
+            self.add(name)(getattr(import_module(module), attribute))
+            return self._built_in[name]
         for entry in _entry_points(group=self.group, name=name):
             self._installed[name] = self._load(entry)
             return self._installed[name]
@@ -86,15 +96,16 @@ class Registry(Generic[P]):
 
     def is_installed(self, name: str) -> bool:
         """Return whether a plug-in is a third party's."""
-        return name not in self._built_in
+        return name not in self._built_in and name not in self._later
 
     def names(self) -> list[str]:
         """Return the names of all plug-ins of this kind, sorted."""
-        return sorted({*self._built_in, *names_of(self.group)})
+        return sorted({*self._built_in, *self._later, *names_of(self.group)})
 
     def __contains__(self, name: object) -> bool:
         # what is installed is read from the files of every package: built-ins need none of them
-        return name in self._built_in or name in self._installed or name in names_of(self.group)
+        known = name in self._built_in or name in self._later or name in self._installed
+        return known or name in names_of(self.group)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

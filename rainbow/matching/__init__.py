@@ -20,7 +20,7 @@ from rainbow.matching.index_backend import (
 )
 from rainbow.matching.model.budget import Budget, MatchesAll
 from rainbow.matching.model.conditions import Matcher, matchers
-from rainbow.matching.model.verdict import Backend, Prepares, Reason, Take, Verdict, Why
+from rainbow.matching.model.verdict import Backend, Prepares, Reason, Requires, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
 from rainbow.matching.workers.fragmentation import fragmented, free_part
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 backends: Registry[Backend] = Registry("rainbow.backends")
 backends.add("index")(IndexBackend())
 backends.add("networkx")(PlainBackend())
+backends.add_later("fluxion", "rainbow.fluxion.backend:FluxionBackend")
 
 DEFAULT_BACKEND = "index"
 
@@ -108,6 +109,7 @@ __all__ = [
     "Measure",
     "Occupancy",
     "Reason",
+    "Requires",
     "Take",
     "Verdict",
     "Why",

@@ -19,9 +19,10 @@ WORDS = yaml.load((ROOT / "tests" / "cases" / "words.yaml").read_text(), yaml.CS
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield every page that people read, without its blocks of code."""
+    """Yield every page that people read, without its blocks of code and what is made from a list."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        yield path.name, re.sub(r"^```.*?^```", "", path.read_text(), flags=re.S | re.M)
+        generated = r"^<!-- rows: begin -->.*?^<!-- rows: end -->"
+        yield path.name, re.sub(rf"^```.*?^```|{generated}", "", path.read_text(), flags=re.S | re.M)
 
 
 def docstrings() -> Iterator[tuple[str, str]]:

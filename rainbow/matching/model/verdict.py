@@ -255,6 +255,14 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class Requires(Protocol):
+    """A backend that works only where something else is installed."""
+
+    def require(self) -> None:
+        """Return if it is; a RainbowError says what is missing."""
+
+
+@runtime_checkable
 class Prepares(Protocol):
     """A backend that works out early what the first request would wait for."""
 

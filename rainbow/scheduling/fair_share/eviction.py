@@ -17,8 +17,8 @@ Defragmentation takes from the rich and gives to the needy:
 A needy job first keeps space that is being left anyway. Then machines are cleared of the shares of the rich, those
 with the richest user on them first. What was cleared is kept for the job until it starts there (what_of.py). A start
 that nobody has heard of yet is taken back rather than a running share stopped. A job that was to shrink and gives
-besides keeps as many of the shares it would have given up, where their space is promised to nobody: no more stops
-than what is needed. DUCC stops both, and starts some of them again, and so does `classic`.
+besides keeps as many of the shares it would have given up, where their space is not promised: no more stops than
+what is needed. DUCC stops both, and starts some of them again, and so does `classic`.
 
 Every gift lowers somebody's need and raises nobody's of the same or a better priority, so giving comes to an end.
 """

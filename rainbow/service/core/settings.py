@@ -12,7 +12,7 @@ from typing import Any
 from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.yaml_reader import Limits as TextLimits
 from rainbow.jobspec.yaml_reader import Positions, load
-from rainbow.matching import Budget, backends, matchers
+from rainbow.matching import Budget, Requires, backends, matchers
 from rainbow.plugins import Registry
 from rainbow.scheduling import policies
 from rainbow.scheduling.settings_schema import Check, at, fail, flag, integer, number, one_of, text
@@ -130,6 +130,18 @@ def _days(value: Any, pointer: str) -> float:
     return float(number(0, 36_500)(value, pointer) * DAY)
 
 
+def _backend(value: Any, pointer: str) -> str:
+    """The name of a backend that there is, and that has what it requires."""
+    name = _plugin(backends)(value, pointer)
+    chosen = backends.get(name)
+    if isinstance(chosen, Requires):
+        try:
+            chosen.require()
+        except RainbowError as fault:
+            raise ConfigError(fault.message, pointer=pointer) from None
+    return name
+
+
 def _plugin(registry: Registry[Any]) -> Check:
     """The name of a plug-in that there is."""
 
@@ -245,7 +257,7 @@ SCHEDULER: Mapping[str, Check] = {
     "admin": _or_none,
     "name": text,
     "algorithms": _as_it_is,
-    "backend": _plugin(backends),
+    "backend": _backend,
     "policy": _plugin(policies),
     "unplaced": one_of(REFUSE, WAIT),
     "tick": SECONDS,

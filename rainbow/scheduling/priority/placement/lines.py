@@ -44,7 +44,7 @@ UNREPORTED = 40.0  # seconds after its start in which a task may not be in its w
 
 
 def used_outside(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return {worker: amounts} that others than Rainbow's tasks use: booked for nobody, and reported as not there.
+    """Return {worker: amounts} that others than Rainbow's tasks use: not booked, and reported as not there.
 
     What is left of a type is reported under its name, or worked out by its formula of `load_values`, in the units of
     the graph (Grid Engine's load values of consumables, less what fresh tasks will use).
@@ -59,7 +59,7 @@ def used_outside(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str,
             formula = formulas.get(kind, ((kind, 1.0),))
             if all(name in worker.load for name, _ in formula if name):
                 reported = int(evaluate(formula, worker.load) * view.units.get(kind, 1))
-                left = max(0, reported - fresh.get(worker.id, {}).get(kind, 0))
+                left = max(0, reported - (fresh[worker.id][kind] if worker.id in fresh else 0))
                 if left < free:
                     outside.setdefault(worker.id, {})[kind] = free - left
     return outside
