@@ -1,7 +1,7 @@
 """The process beside this one that has the library: asked one question at a time, ended when it is too slow.
 
-A fault in the library, an answer that is none, or a limit that is over leaves a reason in words, and the next question
-starts another process.
+A fault in the library, an answer that is none, or a limit that is over leaves a reason in words, and the next
+question starts another process.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 {"graph", "jobspec", "most"} is answered by {"satisfiable", "allocated", "exact"}: what up to `most` copies hold, as
 the library writes R. {} is answered by {}: the library is there. What it refuses is {"error"}; one that is not
-there, or cannot be loaded, {"missing"}. The library's C interface is that of flux-sched's reapi_cli.h. A fault in it ends this
-process alone.
+there, or cannot be loaded, {"missing"}. The library's C interface is that of flux-sched's reapi_cli.h. A fault in it
+ends this process alone.
 """
 
 from __future__ import annotations
