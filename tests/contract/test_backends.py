@@ -2,11 +2,11 @@
 
 import pytest
 
-from rainbow.matching import backends
 from rainbow.testing import BackendContract
+from tests.support.own_backends import OWN_BACKENDS
 
 
 class TestBackends(BackendContract):
-    @pytest.fixture(params=backends.names())
+    @pytest.fixture(params=OWN_BACKENDS)
     def backend(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)

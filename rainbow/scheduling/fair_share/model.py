@@ -66,7 +66,7 @@ class Share:
         self.machine.leaving += self.order
 
     def stay(self) -> None:
-        """Take back what this epoch decided of it, before anybody has heard of it."""
+        """Take back what this epoch decided of it, before an agent has heard of it."""
         self.leaving, self.evicted = False, ""
         self.machine.leaving -= self.order
 

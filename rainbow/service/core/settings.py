@@ -132,7 +132,7 @@ def _days(value: Any, pointer: str) -> float:
 
 def _backend(value: Any, pointer: str) -> str:
     """The name of a backend that there is, and that has what it requires."""
-    name = _plugin(backends)(value, pointer)
+    name: str = _plugin(backends)(value, pointer)
     chosen = backends.get(name)
     if isinstance(chosen, Requires):
         try:

@@ -19,6 +19,7 @@ from rainbow.matching.explain.request_tree import sought_in_time
 from rainbow.matching.model.budget import FREE
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
+from tests.support.own_backends import OWN_BACKENDS
 from tests.unit.matching.test_matching import document, requests, shapes
 from tests.unit.matching.test_smaller import levels
 
@@ -38,7 +39,7 @@ def asked(case):
     return rainbow.parse_jobspec({key: case[key] for key in DOCUMENT if key in case})
 
 
-@pytest.mark.parametrize("backend", backends.names())
+@pytest.mark.parametrize("backend", OWN_BACKENDS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_refusal_has_its_reason_its_numbers_and_its_change(case, backend):
     made, job = built(case), asked(case)

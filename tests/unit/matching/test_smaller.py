@@ -13,6 +13,7 @@ from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, e
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.support.hard_inputs import hard_cluster
+from tests.support.own_backends import OWN_BACKENDS
 from tests.unit.matching.test_matching import document, requests, shapes
 
 levels = st.sampled_from(["any", "any", "strict"])
@@ -105,7 +106,7 @@ NVME = {"type": "node", "with": [{"type": "core", "count": 40}, {"type": "gpu", 
 NVME["requires"] = [{"name": "io", "field": "type", "match": "nvme"}]
 
 
-@pytest.mark.parametrize("backend", backends.names())
+@pytest.mark.parametrize("backend", OWN_BACKENDS)
 def test_three_edits_are_found(backend):
     hung = [{"at": f"node{k}", "subsystem": "io", "type": "shm"} for k in range(3)]
     built = cluster("cluster(node*10(core*4))", hung=hung)
