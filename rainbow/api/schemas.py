@@ -162,6 +162,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Rotated": {**_of(**TOKEN), "anyOf": [_of(token=WORD), _of(secret=WORD)]},
     "AccountShown": _of(**ACCOUNT),
     "Accounts": _of(accounts=_array(ref("AccountShown")), rules=ANY_OBJECT),
+    "Models": _of(
+        models=_array(_of(group={"type": "string"}, by=WORD, runs=WHOLE, used={"type": "boolean"}, text=WORD))
+    ),
     "Usage": _of(by=_array(WORD), since=WORD, until=_maybe(WORD), rows=_array(_of(hours=TOTALS))),
     "Health": _of(status=WORD),
     "Answer": {"type": "object"},
@@ -212,6 +215,7 @@ BY_ENDPOINT = {
     "accounts.show": "AccountShown",
     **dict.fromkeys(("accounts.put", "accounts.put_qos", "accounts.qos"), "Answer"),
     "accounts.usage": "Usage",
+    "config.models": "Models",
     **dict.fromkeys(("health.live", "health.ready"), "Health"),
     "slurm.run": "SlurmAnswer",
 }

@@ -304,6 +304,7 @@ LARGEST = 2**63 - 1
 MOST_DIGITS = 9  # of a whole number in a query
 ANY_STATE = f"({'|'.join(JobState)}|)"
 ANY_COLUMN = f"({'|'.join(BY)})"
+ANY_KEY = r"(name|requestor|parameter\.[A-Za-z0-9_.-]{1,100})"
 PAGE: dict[str, dict[str, Any]] = {
     "state": {"type": "string", "pattern": f"^{ANY_STATE}(,{ANY_STATE})*$"},
     "cluster": {"type": "string"},
@@ -324,6 +325,11 @@ QUERIES: dict[str, dict[str, Any]] = {
         **{name: {"type": "number", "minimum": 0, "exclusiveMaximum": LATEST} for name in ("since", "until")},
         "limit": PAGE["limit"],
         "cursor": PAGE["cursor"],
+    },
+    "config.models": {
+        "since": {"type": "string", "format": "date"},
+        "group": {"type": "string", "pattern": f"^{ANY_KEY}(,{ANY_KEY})*$"},
+        "by": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.]{0,99}$"},
     },
     "credentials.known": {"digests": {"type": "string"}, "cluster": {"type": "string"}},
     "metrics.show": {"brief": {"type": "boolean"}},

@@ -85,13 +85,13 @@ def fit(values: Sequence[float], seconds: Sequence[float]) -> LinearModel | NoMo
     different = len(np.unique(x))
     if different < FEWEST_VALUES:
         return NoModel(f"{different} of {FEWEST_VALUES} different values", len(x))
-    weights = _weights(x, y)
-    slope, intercept = _line(x, y, weights)
-    left_out, by_median = np.abs(_left_out(x, y, weights)), np.abs(y - _medians_of_others(y))
-    error, median_error = float(np.median(left_out)), float(np.median(by_median))
+    weights = weights_of(x, y)
+    slope, intercept = line(x, y, weights)
+    errors, by_median = np.abs(left_out(x, y, weights)), np.abs(y - medians_of_others(y))
+    error, median_error = float(np.median(errors)), float(np.median(by_median))
     residuals = y - slope * x - intercept
     slope_error, intercept_error = _standard_errors(x, residuals)
-    better = error <= GAIN * median_error and float(np.mean(left_out)) <= GAIN * float(np.mean(by_median))
+    better = error <= GAIN * median_error and float(np.mean(errors)) <= GAIN * float(np.mean(by_median))
     if not better or abs(slope) < SURE * slope_error:
         errs = f"a line errs by {error:.3g} s, the median alone by {median_error:.3g} s"
         return NoModel(f"not linear: {errs}", len(x))
@@ -107,7 +107,7 @@ def fit(values: Sequence[float], seconds: Sequence[float]) -> LinearModel | NoMo
         lowest=float(x.min()),
         highest=float(x.max()),
         error=error,
-        relative_error=float(np.median(left_out / np.maximum(y, 1e-9))),
+        relative_error=float(np.median(errors / np.maximum(y, 1e-9))),
         median_error=median_error,
         r_squared=1.0 - float(np.sum(residuals**2)) / spread if spread else 1.0,
         below=below,
@@ -116,7 +116,7 @@ def fit(values: Sequence[float], seconds: Sequence[float]) -> LinearModel | NoMo
     )
 
 
-def _line(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
+def line(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     """Return slope and intercept of the weighted least-squares line."""
     total = weights.sum()
     middle, level = float(weights @ x / total), float(weights @ y / total)
@@ -124,11 +124,11 @@ def _line(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     return slope, level - slope * middle
 
 
-def _weights(x: Floats, y: Floats) -> Floats:
+def weights_of(x: Floats, y: Floats) -> Floats:
     """Return Huber's weights after some rounds."""
     weights = np.ones_like(y)
     for _ in range(ROUNDS):
-        slope, intercept = _line(x, y, weights)
+        slope, intercept = line(x, y, weights)
         residuals = np.abs(y - slope * x - intercept)
         scale = _scale(residuals)
         if not scale:
@@ -142,15 +142,15 @@ def _scale(residuals: Floats) -> float:
     return 1.4826 * float(np.median(np.abs(residuals)))
 
 
-def _left_out(x: Floats, y: Floats, weights: Floats) -> Floats:
+def left_out(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Return what each run differs from the line through the others."""
-    slope, intercept = _line(x, y, weights)
+    slope, intercept = line(x, y, weights)
     middle = float(weights @ x / weights.sum())
     leverage = weights * (1 / weights.sum() + (x - middle) ** 2 / float(weights @ (x - middle) ** 2))
     return (y - slope * x - intercept) / np.maximum(1 - leverage, 1e-9)
 
 
-def _medians_of_others(y: Floats) -> Floats:
+def medians_of_others(y: Floats) -> Floats:
     """Return for each run the median of all others."""
     ordered, rank = np.sort(y), np.argsort(np.argsort(y))
     count = len(y) - 1
@@ -169,7 +169,7 @@ def _standard_errors(x: Floats, residuals: Floats) -> tuple[float, float]:
         return 0.0, 0.0
     bounded = np.clip(residuals, -BEND * scale, BEND * scale)
     inside = float(np.mean(np.abs(residuals) <= BEND * scale))
-    widened = CAUTION * (1 + 2 / count * (1 - inside) / inside) * (1 + 1.25 / (count - 2))
+    widened = CAUTION * (1 + 2 / count * (1 - inside) / inside) * (1 + 3 / (count - 2))
     variance = float(np.sum(bounded**2)) / (count - 2) / inside**2 if inside else inf
     around = float(np.sum((x - x.mean()) ** 2))
     slope = widened * sqrt(variance / around)

@@ -34,7 +34,7 @@ from rainbow.selection.options import (
     read_options,
     variables_read,
 )
-from rainbow.selection.variables import Variables
+from rainbow.selection.variables import MODEL, NO_MODEL, OWN_SLOPE, Variables
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -311,10 +311,15 @@ class _Decision:
     def _uninformed(self, lacking: Sequence[str]) -> str:
         skipped = [name for name in lacking if self._variables.skipped(name)]
         unknown = [name for name in lacking if name not in skipped]
+        learned = [name for name in unknown if name in MODEL or name == OWN_SLOPE]
+        reasons = {str(why) for why in self._variables.values(NO_MODEL) if why is not MISSING} if learned else set()
+        unknown = [name for name in unknown if not (reasons and name in MODEL)]
         given = self._variables.known_names() if unknown else ()
         hints = ", ".join(f"{name}{nearest(name, given)}" for name in unknown)
         parts = [f"not provided by the job or by any cluster: {hints}"] if unknown else []
-        return "uninformed: " + "; ".join([*parts, *(f"{name} was not computed" for name in skipped)])
+        return "uninformed: " + "; ".join(
+            [*sorted(reasons), *parts, *(f"{name} was not computed" for name in skipped)]
+        )
 
     def _select(self, instruction: Instruction, rows: Rows) -> _Outcome:
         if instruction.argument == "random":

@@ -45,9 +45,19 @@ FORECAST = {
     "eta.length": "seconds it would run",
     "eta.age": "seconds since the forecast",
 }
+MODEL = {
+    "model.runtime": "seconds it would run, by the line that runs like it have taught",
+    "model.low": "8 in 10 between this",
+    "model.high": "and this",
+    "model.seconds_per_gb": "the slope of that line",
+    "model.n": "runs that it was learned from",
+    "model.why": "why there is none",
+}
+NO_MODEL = "model.why"
+OWN_SLOPE = "seconds_per_gb"  # of the job; where it gives none, a model's
 ACCOUNT = ("account.factor", "account.used", "account.left")
-MORE = (SWITCHES, *FORECAST, *ACCOUNT)  # what clusters do not say of themselves
-OURS = ("matched.", "queue.", "state.", "eta.", "account.")  # what no job may set
+MORE = (SWITCHES, *FORECAST, *ACCOUNT, *MODEL, OWN_SLOPE)  # what clusters do not say of themselves
+OURS = ("matched.", "queue.", "state.", "eta.", "account.", "model.")  # what no job may set
 _NOTHING: Mapping[str, Scalar] = {}
 FEW_CLUSTERS = 24  # up to here single evaluation is faster than columns
 

@@ -68,6 +68,26 @@ def counted(connection: sa.Connection) -> dict[str, StateCounts]:
     return {"rainbow_jobs": live, "rainbow_tasks": queues(connection), "rainbow_workers": there}
 
 
+@dataclass(frozen=True, slots=True)
+class CompletedRun:
+    """A task that has completed."""
+
+    job: str
+    name: str
+    requestor: str
+    cluster: str
+    seconds: float
+
+
+def completed(connection: sa.Connection, since: float, most: int) -> list[CompletedRun]:
+    """Return the tasks that have completed since a time, the newest first, at most so many."""
+    ended = tasks.c.state == TaskState.COMPLETED, tasks.c.started_at.is_not(None), tasks.c.ended_at >= since
+    named = (jobs.c.id, jobs.c.name, jobs.c.requestor, jobs.c.cluster)
+    query = sa.select(*named, tasks.c.started_at, tasks.c.ended_at).join(jobs, jobs.c.id == tasks.c.job)
+    rows = connection.execute(query.where(*ended).order_by(tasks.c.ended_at.desc(), tasks.c.id).limit(most))
+    return [CompletedRun(row[0], row[1], row[2], row[3], row[5] - row[4]) for row in rows]
+
+
 LONG = 4 * 3600.0  # seconds that a task has run when it counts as long-running
 
 

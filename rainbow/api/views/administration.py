@@ -17,10 +17,13 @@ from rainbow.service.core import reload as core_reload
 from rainbow.service.core.counters import exposition
 from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.threads import Threads
+from rainbow.service.jobs.run_models import GROUP, VARIABLE
 from rainbow.service.queries import audit as audit_queries
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
+from rainbow.service.scheduler import model_fits
 from rainbow.store import clusters
+from rainbow.text import seconds_of
 
 config = Blueprint("config", __name__, url_prefix="/v1")
 
@@ -35,23 +38,8 @@ def reload() -> Any:
     return jsonify(core_reload.reload(service(), who()))
 
 
-@config.get("/audit")
-def audit() -> Any:
-    """List who asked for which change, the newest first, in pages.
-
-    The administrator sees all, an owner what concerns their clusters. `since` and `until` are seconds since 1970;
-    `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
-    """
-    asked, most = request.args, service().settings.limits.listed
-    since, until = (second(key, None) for key in ("since", "until"))
-    limit = second("limit", None)
-    if limit is not None and not 1 <= limit <= most:
-        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
-    chosen = {key: asked.get(key) for key in ("job", "credential", "cursor")}
-    found, following = audit_queries.listing(
-        service(), who(), **chosen, since=since, until=until, limit=int(limit or min(100, most)), login=login()
-    )
-    return jsonify(audit=timed(found), next=following)
+from rainbow.service.jobs.run_models import GROUP, VARIABLE
+from rainbow.service.queries import audit as audit_queries
 
 
 credentials = Blueprint("credentials", __name__, url_prefix="/v1")

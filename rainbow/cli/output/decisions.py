@@ -31,6 +31,8 @@ def draw_decision(console: Console, decision: Document) -> None:
             console.print(Text(f"... and {many} more {clean(which)}"))
     if decision.get("unattended"):
         console.print(Text(f"left out because no agent works for them: {clean(words(decision['unattended']))}"))
+    if (decision.get("model") or {}).get("text"):
+        console.print(Text(f"model of {clean(decision['model']['group'])}: {clean(decision['model']['text'])}"))
     if decision.get("placed_by"):
         console.print(Text(f"chosen by {clean(decision['placed_by'])}"))
     draw_warnings(console, decision)

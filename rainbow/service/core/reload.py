@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CHANGES = (
     *("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace", "forecast_share"),
+    "models",
     "admission",
 )
 TAKEN_OVER = (*CHANGES, "warnings")

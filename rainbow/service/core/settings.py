@@ -239,6 +239,7 @@ class Settings:
     grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again
     step_seconds: float = 10.0  # after which a step that has not come back is named, and left to its own thread
     forecast_share: float = 0.1  # of a core that forecasts may use; 0: none are made
+    models: bool = False  # linear models of run times are learned once an hour
     history: float = 90 * 86_400.0  # seconds that ended jobs, events and decisions are kept
     limits: Limits = Limits()
     numbers: Numbers = Numbers()
@@ -265,6 +266,7 @@ SCHEDULER: Mapping[str, Check] = {
     "grace": SECONDS,
     "step_seconds": SECONDS,
     "forecast_share": number(0, 1),
+    "models": flag,
     "history": _days,
 }
 ALGORITHMS = "/scheduler/algorithms"

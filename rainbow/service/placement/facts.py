@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rainbow.forecast.outlook import Arriving
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
-from rainbow.selection.variables import ACCOUNT, FORECAST, MORE, SWITCHES
+from rainbow.selection.variables import ACCOUNT, FORECAST, MODEL, MORE, OWN_SLOPE, SWITCHES
 from rainbow.service.accounts import account_cache
 from rainbow.service.core.counters import phase
+from rainbow.service.jobs.run_models import JobModel, model_for
 from rainbow.service.placement.arrival import Arrival, arrivals
 from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended
 from rainbow.store.cluster_states import BoardStates
@@ -58,6 +59,7 @@ class Facts:
     stored: StatesRead | None = None  # the states as the store has them; None: the selector reads none
     board: BoardStates | None = None  # the same, where the ledger writes only what has changed since another decision
     forecast: Arriving | None = None  # when the job would start and end on each, if that is read
+    model: JobModel | None = None  # what runs like the job have taught, if that is read
     absent: Sequence[str] = ()  # clusters without an agent, where another has one
 
     @property
@@ -106,8 +108,14 @@ def facts_for(
         for state in values.values():
             state.update(known)
         extended = True
+    model = None
+    if service.settings.models and read_of(job.selector, job.options, (*MODEL, OWN_SLOPE)):
+        fields = {"name": job.name, "requestor": job.requestor}
+        model = model_for(service, fields, job.wanted.request.parameters, values)
+        model.tell(values)
+        extended = True
     board = stored if isinstance(stored, BoardStates) and not (extended or in_full) else None
-    return Facts(values, stored, board, made, absent)
+    return Facts(values, stored, board, made, model, absent)
 
 
 def read_stored(service: Service, connection: sa.Connection, job: Arrival, ids: Mapping[str, str]) -> StatesRead:

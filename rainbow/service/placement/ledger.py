@@ -182,6 +182,12 @@ def whole(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     return decision
 
 
+def state_at(connection: sa.Connection, job_id: str, cluster: str) -> Mapping[str, Any]:
+    """Return what was known of a cluster when a job was placed; empty if that was not kept."""
+    found: Mapping[str, Any] = _with_candidates(connection, job_id)["given"].get("states", {}).get(cluster, {})
+    return found
+
+
 def again(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     """Return where else a job may go and how that is chosen; empty if it was placed before that was kept."""
     found: dict[str, Any] = _with_candidates(connection, job_id).get("again", {})

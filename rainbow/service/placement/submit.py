@@ -165,6 +165,8 @@ class SubmitTransaction:
         facts, choice, left_out = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
         decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
+        if facts.model is not None:
+            decision["model"] = facts.model.told(choice.cluster)
         if self.barred:
             decision["barred"] = dict(self.barred)
         if left_out:

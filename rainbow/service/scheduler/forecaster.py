@@ -30,6 +30,7 @@ from rainbow.service.live_state.matcher_cache import MatcherCache
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.placement.arrival import runs_elsewhere
 from rainbow.service.placement.replacement import is_due
+from rainbow.service.scheduler.model_fits import fit_if_due
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.state_machine import index_of
 from rainbow.store import statistics, workers
@@ -163,6 +164,7 @@ class Forecaster:
 
     def turn(self) -> None:
         """Forecast the clusters that are due, dirty ones first."""
+        fit_if_due(self.service)
         catalogue, now = self.service.catalogue, self.service.monotonic()
         share = self.service.settings.forecast_share  # it may be exchanged at any moment
         entries = {entry.id: entry for entry in catalogue.values()} if share > 0 else {}
