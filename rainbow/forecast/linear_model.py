@@ -147,7 +147,8 @@ def left_out(x: Floats, y: Floats, weights: Floats) -> Floats:
     slope, intercept = line(x, y, weights)
     middle = float(weights @ x / weights.sum())
     leverage = weights * (1 / weights.sum() + (x - middle) ** 2 / float(weights @ (x - middle) ** 2))
-    return (y - slope * x - intercept) / np.maximum(1 - leverage, 1e-9)
+    found: Floats = (y - slope * x - intercept) / np.maximum(1 - leverage, 1e-9)
+    return found
 
 
 def medians_of_others(y: Floats) -> Floats:
@@ -155,7 +156,8 @@ def medians_of_others(y: Floats) -> Floats:
     ordered, rank = np.sort(y), np.argsort(np.argsort(y))
     count = len(y) - 1
     low, high = (count - 1) // 2, count // 2
-    return (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2
+    found: Floats = (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2
+    return found
 
 
 def _standard_errors(x: Floats, residuals: Floats) -> tuple[float, float]:

@@ -59,7 +59,7 @@ class JobModel:
             if isinstance(self.model, NoModel):
                 state[NO_MODEL] = self.why
                 continue
-            state |= {"model.seconds_per_gb": self.model.slope, "model.n": self.model.runs}
+            state.update({"model.seconds_per_gb": self.model.slope, "model.n": self.model.runs})
             if self.own is None and not stated:
                 state[OWN_SLOPE] = self.model.slope
             if name in self.values:
