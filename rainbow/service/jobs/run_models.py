@@ -81,7 +81,7 @@ class JobModel:
         if isinstance(self.model, LinearModel):
             about |= {"text": text_of(self.model), "runs": self.model.runs, "error": self.model.error}
             about |= {"slope": self.model.slope, "intercept": self.model.intercept}
-            if cluster in self.values:
+            if cluster is not None and cluster in self.values:
                 value = self.values[cluster]
                 low, high = self.model.band(value)
                 about["expected"] = {"runtime": self.model.seconds(value), "low": low, "high": high}
