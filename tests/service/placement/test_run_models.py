@@ -10,6 +10,7 @@ from rainbow.service.jobs.run_models import RunModels
 from rainbow.service.scheduler.forecaster import Forecaster
 from tests.conftest import ADMIN, Api, Clock, grid, open_service_at
 from tests.support.live import http
+from tests.support.page_client import Browser
 
 CHOOSE = {
     "name": "constraint",
@@ -161,3 +162,12 @@ def test_commands_fit_and_show(learned):
         assert run("model", "show", "nothing").exit_code == 4
         assert json.loads(run("model", "fit", "--by", "parameter.size", "-o", "json").output) == []
     learned.api.problem(403, "forbidden", "GET", "/v1/models", None, learned.tokens[0])
+
+
+def test_the_page_draws_runs_line_and_band(learned):
+    text = Browser(learned.api, ADMIN).get("/models")
+    assert "build/ann/zlib" in text
+    assert text.count("<circle") == 24
+    assert (text.count("<polyline"), text.count("<polygon")) == (1, 1)
+    made = learned.submit()["id"]
+    assert "Model of build/ann/zlib: runtime = -0." in Browser(learned.api, ADMIN).get(f"/jobs/{made}")
