@@ -65,8 +65,9 @@ class Facts:
     @property
     def own(self) -> dict[str, dict[str, Any]]:
         """The variables that are of this job: another one's are other."""
+        more = (*MORE, OWN_SLOPE) if self.model is not None else MORE
         return {
-            name: {key: value for key, value in values.items() if key in MORE or key.startswith(WAIT)}
+            name: {key: value for key, value in values.items() if key in more or key.startswith(WAIT)}
             for name, values in self.values.items()
         }
 
@@ -90,7 +91,8 @@ def facts_for(
     if not (forecast or stated or reads_states(job.selector)):
         return Facts({}, absent=absent)
     stored = read_stored(service, connection, job, among.ids)
-    more = forecast or in_full or read_of(job.selector, job.options, MORE)
+    learned = service.settings.models and read_of(job.selector, job.options, (*MODEL, OWN_SLOPE))
+    more = forecast or in_full or learned or read_of(job.selector, job.options, MORE)
     if isinstance(stored, BoardStates) and stored.says_all(more):
         return Facts(stored.table, stored, stored, absent=absent)
     values, spans = stored.values, reads(job.selector, job.options, SWITCHES)
@@ -109,7 +111,7 @@ def facts_for(
             state.update(known)
         extended = True
     model = None
-    if service.settings.models and read_of(job.selector, job.options, (*MODEL, OWN_SLOPE)):
+    if learned:
         fields = {"name": job.name, "requestor": job.requestor}
         model = model_for(service, fields, job.wanted.request.parameters, values)
         model.tell(values)
