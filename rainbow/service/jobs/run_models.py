@@ -64,11 +64,13 @@ class JobModel:
                 state[OWN_SLOPE] = self.model.slope
             if name in self.values:
                 low, high = self.model.band(self.values[name])
-                state |= {
-                    "model.runtime": self.model.seconds(self.values[name]),
-                    "model.low": low,
-                    "model.high": high,
-                }
+                state.update(
+                    {
+                        "model.runtime": self.model.seconds(self.values[name]),
+                        "model.low": low,
+                        "model.high": high,
+                    }
+                )
 
     @property
     def why(self) -> str:
