@@ -55,7 +55,7 @@ SECTIONS = {
         "account": ("accounts:account", "Accounts: who may use how much over all clusters."),
         "qos": ("accounts:qos", "Qualities of service: priority, limits, preemption."),
         "usage": ("accounts:usage", "Show what accounts have used."),
-        "model": ("commands.models:model", "Models of run times, learned from finished runs."),
+        "model": ("run_models:model", "Models of run times, learned from finished runs."),
         # with `policy simulate`, which stands beside `simulate`
         "policy": ("commands.simulation:policy", "Check settings; try other rules on past decisions."),
         "simulate": ("commands.simulation:simulate_command", "Run recorded jobs in virtual time."),

@@ -14,9 +14,9 @@ from werkzeug.exceptions import HTTPException
 from rainbow.errors import InputError, NotFound, RainbowError
 from rainbow.page import words
 from rainbow.page.frame import KINDS, files, page, render, service, with_headers
-from rainbow.page.views import clusters, doors, jobs, live, models, trial  # their routes are added to the blueprint
+from rainbow.page.views import clusters, doors, jobs, live, trial  # their routes are added to the blueprint
 
-VIEWS = (clusters, doors, jobs, live, models, trial)
+VIEWS = (clusters, doors, jobs, live, trial)
 log = structlog.get_logger("rainbow.page")
 
 

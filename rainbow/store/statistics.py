@@ -80,7 +80,7 @@ class CompletedRun:
 
 
 def completed(connection: sa.Connection, since: float, most: int) -> list[CompletedRun]:
-    """Return the tasks that have completed since a time, the newest first, at most so many."""
+    """Return the tasks that have completed since a time, the newest first, `most` of them at most."""
     ended = tasks.c.state == TaskState.COMPLETED, tasks.c.started_at.is_not(None), tasks.c.ended_at >= since
     named = (jobs.c.id, jobs.c.name, jobs.c.requestor, jobs.c.cluster)
     query = sa.select(*named, tasks.c.started_at, tasks.c.ended_at).join(jobs, jobs.c.id == tasks.c.job)

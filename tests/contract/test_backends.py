@@ -3,7 +3,7 @@
 import pytest
 
 from rainbow.testing import BackendContract
-from tests.support.own_backends import OWN_BACKENDS
+from tests.support.oracle_cases import OWN_BACKENDS
 
 
 class TestBackends(BackendContract):

@@ -9,7 +9,7 @@ import yaml
 import rainbow
 from rainbow.matching import backends
 from rainbow.scheduling import gangs
-from tests.support.own_backends import OWN_BACKENDS
+from tests.support.oracle_cases import OWN_BACKENDS
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = yaml.load((ROOT / "jobspecs" / "expected.yaml").read_text(), yaml.CSafeLoader)

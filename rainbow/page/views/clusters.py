@@ -1,4 +1,4 @@
-"""Clusters: the fleet at a glance, a list, one with its nodes, timeline, queue, shares and plan; and accounts."""
+"""Clusters: the fleet at a glance, a list, one with its nodes, timeline, queue, shares and plan; accounts; models."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rainbow.service.clusters import drain, inventory, scheduling_settings
 from rainbow.service.queries import fleet as fleet_queries
 from rainbow.service.queries import forecasts, monitoring, occupancy
 from rainbow.service.queries import jobs as job_queries
+from rainbow.service.scheduler import model_fits
 from rainbow.state_machine import JobState
 
 PAGE = 100  # clusters, and waiting jobs
@@ -247,3 +248,42 @@ def move(name: str, verb: str) -> Any:
     else:
         raise RequestError("offline needs workers; a whole cluster is drained", pointer="/verb")
     return redirect(f"/clusters/{quote(name, safe='')}", 303)
+
+
+# ── models of run times ──
+
+WIDTH, HEIGHT, EDGE = 640, 240, 24
+MOST = 50  # groups
+
+
+@page.get("/models")
+@guarded
+def models() -> Any:
+    """Show the model of each group of finished runs, the largest groups first."""
+    found = sorted(model_fits.listing(service(), who(), None), key=lambda one: (-one["runs"], one["group"]))
+    shown = [{**one, "drawn": _drawn(one) if one["used"] else None} for one in found[:MOST]]
+    return render("models.html", here="models", models=shown)
+
+
+def _drawn(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where a plot has its points, its line and its band."""
+    low, high = one["lowest"], one["highest"]
+    ends = [(value, one["slope"] * value + one["intercept"]) for value in (low, high)]
+    top = max(*(seconds for _, seconds in one["points"]), *(seconds + one["above"] for _, seconds in ends))
+
+    def at(value: float, seconds: float) -> tuple[float, float]:
+        across = EDGE + (value - low) / ((high - low) or 1) * (WIDTH - 2 * EDGE)
+        return round(across, 1), round(HEIGHT - EDGE - max(0.0, seconds) / (top or 1) * (HEIGHT - 2 * EDGE), 1)
+
+    above = [at(value, seconds + one["above"]) for value, seconds in ends]
+    below = [at(value, seconds + one["below"]) for value, seconds in reversed(ends)]
+    return {
+        "points": [at(*point) for point in one["points"]],
+        "line": _joined(at(*end) for end in ends),
+        "band": _joined([*above, *below]),
+        "top": top,
+    }
+
+
+def _joined(places: Any) -> str:
+    return " ".join(f"{x},{y}" for x, y in places)

@@ -19,7 +19,7 @@ from rainbow.matching.explain.request_tree import sought_in_time
 from rainbow.matching.model.budget import FREE
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
-from tests.support.own_backends import OWN_BACKENDS
+from tests.support.oracle_cases import OWN_BACKENDS
 from tests.unit.matching.test_matching import document, requests, shapes
 from tests.unit.matching.test_smaller import levels
 

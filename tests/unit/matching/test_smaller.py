@@ -13,7 +13,7 @@ from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, e
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.support.hard_inputs import hard_cluster
-from tests.support.own_backends import OWN_BACKENDS
+from tests.support.oracle_cases import OWN_BACKENDS
 from tests.unit.matching.test_matching import document, requests, shapes
 
 levels = st.sampled_from(["any", "any", "strict"])
