@@ -114,6 +114,7 @@ def api() -> Mapping[str, Any]:
 # The reader of each block, page by page; graph-format.md and plugins.md have tests of their own.
 READERS: Mapping[str, list[Callable[[str], None]]] = {
     "choose-by-time.md": [config],
+    "run-models.md": [config],
     "coming-from-others.md": [jobspec],
     "dependencies.md": [jobspec, dependencies],
     "fair-share.md": [settings("fair_share"), jobspec],

@@ -1,6 +1,6 @@
 """Each of the 196 statements of the founding texts holds for somebody who has only the doors.
 
-A text has one server under a moved clock, and each of its scenarios (tests/support/founding/) is lived through once.
+Each scenario of a text (tests/support/founding/) is lived through once, at a server under a moved clock.
 What a row expects of the answers is data: tests/cases/founding/.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -30,26 +30,16 @@ from tests.support.moved_server import moved_server
 ROWS = [pytest.param(text, row, id=f"{row['row']:03}") for text in TEXTS for row in rows_of(text)]
 
 
-@pytest.fixture(scope="module")
-def doors():
-    """What each scenario's user has seen, by text: a scenario is lived through when a row first asks for it."""
-    servers = {}
-
-    def seen(text):
-        if text not in servers:
-            server = moved_server(config_of(text), NOW, alone=False)
-            scenarios, door = scenarios_of(text), Door(server.__enter__().port)
-            servers[text] = server, cache(lambda name: scenarios[name](door))
-        return servers[text][1]
-
-    yield seen
-    for server, _ in servers.values():
-        server.__exit__(None, None, None)
+@cache
+def lived_through(text, name):
+    """Return what a scenario's user has seen; rows that speak of one scenario share it, in whatever order."""
+    with moved_server(config_of(text), NOW, alone=False) as server:
+        return scenarios_of(text)[name](Door(server.port))
 
 
 @pytest.mark.parametrize(("text", "row"), ROWS)
-def test_row(text, row, doors):
-    assert list(unexpected(row, doors(text))) == []
+def test_row(text, row):
+    assert list(unexpected(row, partial(lived_through, text))) == []
 
 
 def test_the_rows_are_those_of_the_texts():
@@ -57,13 +47,13 @@ def test_the_rows_are_those_of_the_texts():
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_row_whose_expectation_is_false_fails(text, doors):
+def test_a_row_whose_expectation_is_false_fails(text):
     """Every expected value of every row of a text, falsified, is noticed."""
     for row in rows_of(text):
         for path, wanted in row["expect"].items():
             wrong = copy.deepcopy(row)
             wrong["expect"] = {path: _falsified(wanted)}
-            assert list(unexpected(wrong, doors(text))), f"row {row['row']}: {path} fits anything"
+            assert list(unexpected(wrong, partial(lived_through, text))), f"row {row['row']}: {path} fits anything"
 
 
 def _falsified(wanted):

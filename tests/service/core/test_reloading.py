@@ -259,8 +259,10 @@ def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_r
         "grace": "scheduler: {grace: 7}",
         "step_seconds": "scheduler: {step_seconds: 7}",
         "forecast_share": "scheduler: {forecast_share: 0.5}",
+        "models": "scheduler: {models: on}",
         "history": "scheduler: {history: 3}",
         "limits": "limits: {batch: 3}",
+        "numbers": "numbers: {first: 5}",
         "admission": "admission: {max_retries: 3}",
         "server": "server: {threads: 5}",
     }
