@@ -24,7 +24,7 @@ import yaml
 from rainbow.errors import SelectionError
 from rainbow.selection.expression.analysis import RISES, SIZE, Known, Trend, bounds, narrowed, never, trend
 from rainbow.selection.expression.compiler import Expression, compile_expression, split_calc
-from rainbow.selection.variables import ACCOUNT, FORECAST, MATCHED, OURS
+from rainbow.selection.variables import ACCOUNT, FORECAST, MATCHED, MODEL, OURS
 from rainbow.text import meant
 
 MAX_GROUPS = 256
@@ -320,6 +320,7 @@ OUR_NAMES = frozenset(
         "state.age",
         *FORECAST,
         *ACCOUNT,
+        *MODEL,
     ],
 )
 BY_SITES = (  # what agents of a resource manager report
