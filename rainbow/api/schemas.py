@@ -162,9 +162,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Rotated": {**_of(**TOKEN), "anyOf": [_of(token=WORD), _of(secret=WORD)]},
     "AccountShown": _of(**ACCOUNT),
     "Accounts": _of(accounts=_array(ref("AccountShown")), rules=ANY_OBJECT),
-    "Models": _of(
-        models=_array(_of(group={"type": "string"}, by=WORD, runs=WHOLE, used={"type": "boolean"}, text=WORD))
-    ),
+    "Models": _of(models=_array(_of(group={"type": "string"}, runs=WHOLE, text=WORD))),
     "Usage": _of(by=_array(WORD), since=WORD, until=_maybe(WORD), rows=_array(_of(hours=TOTALS))),
     "Health": _of(status=WORD),
     "Answer": {"type": "object"},
