@@ -38,8 +38,38 @@ def reload() -> Any:
     return jsonify(core_reload.reload(service(), who()))
 
 
-from rainbow.service.jobs.run_models import GROUP, VARIABLE
-from rainbow.service.queries import audit as audit_queries
+@config.get("/audit")
+def audit() -> Any:
+    """List who asked for which change, the newest first, in pages.
+
+    The administrator sees all, an owner what concerns their clusters. `since` and `until` are seconds since 1970;
+    `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
+    """
+    asked, most = request.args, service().settings.limits.listed
+    since, until = (second(key, None) for key in ("since", "until"))
+    limit = second("limit", None)
+    if limit is not None and not 1 <= limit <= most:
+        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
+    chosen = {key: asked.get(key) for key in ("job", "credential", "cursor")}
+    found, following = audit_queries.listing(
+        service(), who(), **chosen, since=since, until=until, limit=int(limit or min(100, most)), login=login()
+    )
+    return jsonify(audit=timed(found), next=following)
+
+
+@config.get("/models")
+def models() -> Any:
+    """Fit linear models of run times to finished runs, and list them by group, those that are not used with why.
+
+    `group` names what makes runs alike: name, requestor, parameter.KEY, several with commas; `by` the variable: one
+    of the cluster's state, or parameter.KEY; `since` the first day. Needs the admin token.
+    """
+    arguments = request.args
+    keys = [key for key in arguments.get("group", "").split(",") if key]
+    day = arguments.get("since")
+    since = seconds_of(f"{day}T00:00:00Z") if day else None
+    found = model_fits.listing(service(), who(), since, keys or GROUP, arguments.get("by") or VARIABLE)
+    return jsonify(models=found)
 
 
 credentials = Blueprint("credentials", __name__, url_prefix="/v1")
