@@ -39,6 +39,12 @@ class Figures:
         body = {"policy": policy, "settings": settings}
         return cast("dict[str, Any]", self._calls.call("POST", "/v1/policy:check", body))
 
+    def models(
+        self, *, since: str | None = None, group: str | None = None, by: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Fit linear models of run times to finished runs, and list them by group; needs the admin token."""
+        return cast("list[dict[str, Any]]", self._get("/v1/models", since=since, group=group, by=by)["models"])
+
     def nodes(self) -> list[dict[str, Any]]:
         """Count the workers of the clusters you see by state: what is free of them, and what there is."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])

@@ -431,13 +431,6 @@ class Client(WaitVerbs, JobVerbs, Figures):
             self._calls.call("GET", path("usage"), query=given(by=by, since=since, until=until)),
         )
 
-    def models(
-        self, *, since: str | None = None, group: str | None = None, by: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Fit linear models of run times to finished runs, and list them by group; needs the admin token."""
-        query = given(since=since, group=group, by=by)
-        return cast("list[dict[str, Any]]", self._calls.call("GET", path("models"), query=query)["models"])
-
     def tokens(self) -> list[dict[str, Any]]:
         """List the tokens and secrets of one's clusters, the oldest first."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", path("tokens"))["tokens"])
