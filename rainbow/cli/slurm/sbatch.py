@@ -22,6 +22,7 @@ from rainbow.client import Client
 from rainbow.jobspec import Limits, parse_jobspec
 from rainbow.jobspec.flux import flux_jobspec
 from rainbow.jobspec.sbatch import GivenOptions, call_of, is_script, jobspec_of_call, read_call, words_of_call
+from rainbow.jobspec.sbatch.options import OPTIONS
 from rainbow.jobspec.yaml_reader import load
 
 AS_WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -37,6 +38,8 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
     cannot be carried is refused. Rainbow's own options come first.
     """
     given, rest = words_of_call(words)
+    if unknown := next((name for name in given if name not in OPTIONS), None):
+        raise click.UsageError(f"unrecognized option '--{unknown}'; sbatch has none of this name")
     call = _call(words, "" if "wrap" in given else _text(rest))
     with as_usage(given):
         document, notes = jobspec_of_call(call, caller())

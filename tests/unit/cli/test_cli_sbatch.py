@@ -56,6 +56,8 @@ def test_what_is_not_carried_is_told_or_refused(shell: Shell) -> None:
     assert said.exit_code == Exit.OK
     told = ("--gres=nvme:1: sent to the site", "line 4: ignored #SBATCH", "--partition: only clusters of kind slurm")
     assert [words for words in told if words not in said.stderr] == []
+    unknown = shell("sbatch", "--nosuch", path)
+    assert (unknown.exit_code, "unrecognized option '--nosuch'" in unknown.stderr) == (Exit.USAGE, True)
     refused = shell("sbatch", "--uid=0", path)
     assert refused.exit_code == Exit.ERROR
     assert "--uid cannot be carried: the site decides" in refused.stderr
