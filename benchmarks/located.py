@@ -40,7 +40,7 @@ def locating() -> None:
     heading(
         "the same with a first job that waits for a whole worker, ms", "workers", "running", "waiting", "ms", "times"
     )
-    for workers, running, waiting in ((1_000, 3_000, 5_000), (100, 300, 500)):
+    for workers, running, waiting in ((1_000, 3_000, 5_000), (1_000, 9_000, 2_000)):
         used = Used(workers, running)
         used.planned(waiting, None)
         without, beside = used.planned(waiting, None), used.planned(waiting, None, head=True)

@@ -152,6 +152,13 @@ def test_what_was_answered_wrongly_is_answered_as_trying_every_way_does(reported
         assert compare(strategies.cluster(shape, hung), Request((forest,), (), constraint=constraint)) is expected
 
 
+SEVERAL_QUANTITIES = 13_032  # four of memory without a unit, of leaves in bytes and of one that only counts
+
+
+def test_memory_of_several_quantities_is_counted_in_whole_units_of_each():
+    assert check(SEVERAL_QUANTITIES) is True
+
+
 @pytest.mark.parametrize("tens", range(10))
 def test_backends_agree_with_trying_every_way(tens):
     answers = [check(number) for number in range(tens * 50, tens * 50 + 50)]
