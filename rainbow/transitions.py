@@ -22,6 +22,7 @@ from rainbow.state_machine import ENDED, REQUEUED, Hold, Task, TaskState, advanc
 
 T = TaskState
 LOST = "lost"  # the cause of what ends or is stopped with its worker, agent or keeper
+CANCELED = "canceled"  # the cause of what is stopped because a person wants this task no more, and its job still
 FINAL = frozenset({LOST, "node", "preempted"})  # causes of a failure after which nothing is tried again
 RESULTS = {"timed_out": T.TIMED_OUT, "stopped": T.CANCELED, "canceled": T.CANCELED}
 FIRST, LONGEST = 1.0, 300.0  # seconds between the first loss and the next attempt, and at most
@@ -122,9 +123,10 @@ class StopOrdered:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrdered:
-    """It is not wanted any more."""
+    """It is not wanted any more; `alone`: only it, and its job goes on."""
 
     why: str = ""
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +301,8 @@ def _cancel_ordered(task: Task, event: CancelOrdered, now: float) -> Task:
     if task.state in (T.WAITING, T.ASSIGNED):
         return advance(task, T.CANCELED, placement={}, ended_at=now, detail=event.why)
     if task.state is T.STOPPING or task.state in ENDED:
-        return task
-    return advance(task, T.STOPPING, detail=event.why or "canceled")
+        return replace(task, cause=CANCELED) if event.alone and task.state is T.STOPPING else task
+    return advance(task, T.STOPPING, detail=event.why or "canceled", **({"cause": CANCELED} if event.alone else {}))
 
 
 def _taken_back(task: Task, event: TakenBack, now: float) -> Task:
@@ -308,7 +310,7 @@ def _taken_back(task: Task, event: TakenBack, now: float) -> Task:
 
 
 def _lost(task: Task, event: Lost, now: float) -> Task:
-    if event.canceled:
+    if event.canceled or task.cause == CANCELED:
         return advance(task, T.CANCELED, placement={}, ended_at=now)
     if not task.agent:  # nobody has begun it
         return advance(task, T.WAITING, detail=event.why)
@@ -325,7 +327,7 @@ def _lost(task: Task, event: Lost, now: float) -> Task:
 
 
 def _ended(task: Task, event: Ended, now: float) -> Task:
-    if event.canceled:
+    if event.canceled or task.cause == CANCELED:
         return _lost(task, Lost("", 0, canceled=True), now) if event.result == LOST else _final(task, event, now)
     if event.result == LOST or (event.result == "stopped" and task.cause == LOST):
         why = event.detail or (task.detail if task.cause == LOST else "it was lost")

@@ -32,6 +32,7 @@ BODIES = {
     "jobs.policy_check": "PolicyCheck",
     "slurm.run": "SlurmCall",
     "batch.submit": "Batch",
+    "jobs.change_many": "ManyJobs",
     "agents.receive": "Receive",
     "agents.accept": "Accept",
     "agents.events": "Events",

@@ -151,6 +151,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Job": _of(**JOB),
     "JobShown": _of(**JOB, counts=ANY_OBJECT, tasks=_array(TASK), next=_maybe(WHOLE)),
     "Jobs": _of(jobs=_array(ref("Job")), next=_maybe(WORD)),
+    "Found": _of(jobs=_array(_of(id=WORD, name=WORD, state=WORD, element=_maybe(WHOLE)))),
+    "ChangedMany": _of(done=WHOLE, refused=_array(_of(job=WORD, code=WORD, text=WORD))),
     "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, answer=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
     "Certificate": _of(version={"const": 1}, graph=_maybe({"type": "integer"})),
     "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
@@ -197,7 +199,9 @@ BY_ENDPOINT = {
     "jobs.match": "Match",
     **dict.fromkeys(("jobs.bid", "credentials.known", "config.models"), "Answer"),
     "jobs.listing": "Jobs",
-    **dict.fromkeys(("jobs.show", "jobs.cancel"), "JobShown"),
+    "jobs.find": "Found",
+    **dict.fromkeys(("jobs.show", "jobs.cancel", "jobs.change"), "JobShown"),
+    "jobs.change_many": "ChangedMany",
     "jobs.why": "Why",
     "jobs.certificate": "Certificate",
     "jobs.eta": "Eta",
@@ -257,6 +261,7 @@ EXAMPLES: dict[str, Any] = {
     "jobs.policy_check": {"policy": "load_based", "settings": {"classes": {"land": 60, "sea": 40}}},
     "clusters.plan": {"jobs": [{"jobspec": JOBSPEC, "count": 3}], "workers": {"n0": "OFFLINE"}},
     "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
+    "jobs.change_many": {"where": {"name": "sweep-*", "state": "waiting"}, "limit": 1000},
     "agents.receive": {"agent": "a", "max": 4, "wait": 0},
     "agents.accept": {"agent": "a", "tasks": []},
     "agents.events": {"agent": "a", "events": []},
@@ -354,6 +359,7 @@ CHANGE = _object(
     size=ANY,
 )
 
+CHOOSING = ("number", "id", "site", "name", "user", "state", "cluster", "account", "reason", "since", "until")
 SHARES = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
 AMOUNT = {"type": "number", "minimum": 0, "exclusiveMaximum": 10**18}
 WEIGHTS = {"type": "object", "minProperties": 1, "additionalProperties": AMOUNT}
@@ -410,6 +416,16 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         time_limit=FROM_0,
     )
     | {"if": OPTIMAL, "then": _object(["minimise"], minimise=SOME)},
+    "ManyJobs": _closed(
+        [],
+        jobs={**_list(SOME, 10_000), "minItems": 1},
+        where=_closed(
+            [], **{key: {"anyOf": [{"type": "string"}, _list({"type": "string"}, 1_000)]} for key in CHOOSING}
+        ),
+        limit={"type": "integer", "minimum": 1, "maximum": 10_000},
+        dry_run={"type": "boolean"},
+    )
+    | {"oneOf": [{"required": ["jobs"]}, {"required": ["where"]}]},
     "Receive": _object(["agent"], agent=AGENT, max=FROM_0, wait=FROM_0),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),

@@ -263,7 +263,7 @@ def list_of(values: Mapping[str, Any], key: str) -> list[Any]:
 
 TIMES = frozenset(
     {
-        *("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "suspended_at"),
+        *("submitted_at", "canceled_at", "ended_at", "assigned_at", "started_at", "suspended_at", "held_at"),
         *("created_at", "reported_at", "since", "changed_at", "drained_at", "over_since", "expires_at", "revoked_at"),
     }
 )
@@ -343,7 +343,9 @@ QUERIES: dict[str, dict[str, Any]] = {
     "jobs.listing": {
         **PAGE,
         "summary": {"type": "boolean"},
-        "reason": {"type": "string"},
+        **{key: {"type": "string"} for key in ("number", "id", "site", "name", "user", "account", "reason")},
+        **{key: {"type": "string", "format": "date-time"} for key in ("since", "until")},
+        "tasks": {"type": "boolean"},
         "sort": {"type": "string", "enum": ["newest", "oldest"]},
     },
     "jobs.find": {"job": {"type": "string"}},

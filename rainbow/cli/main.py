@@ -29,7 +29,7 @@ SECTIONS = {
         "jobs": ("commands.jobs:jobs", "List the jobs that have not ended."),
         "history": ("slurm.history:history", "List jobs that have ended, too, as sacct does."),
         # with `job logs`, which stands beside `run`
-        "job": ("commands.logs:job", "One job: why it waits, when it starts, its output, cancel, ..."),
+        "job": ("commands.job_verbs:job", "Show, explain, cancel, hold and change jobs."),
         "attach": ("commands.logs:attach", "Follow the output of a job; exit with its code."),
         "jobspec": ("slurm.sbatch:jobspec", "Translate a batch script into a jobspec, or back."),
     },
@@ -86,8 +86,6 @@ CALLED_ELSEWHERE = {
     "attach JOB": "sattach",
     "job show JOB": "scontrol, describe, show, job status",
     "job cancel JOB": "scancel, qdel, bkill, condor_rm, cancel, delete, kill, job delete, job kill",
-    "job suspend JOB": "job hold",
-    "job resume JOB": "job release",
     "job logs JOB": "logs, job output",
     "job why JOB": "why",
     "job wait JOB": "wait",

@@ -242,33 +242,29 @@ class Client(WaitVerbs, JobVerbs, Figures):
     def jobs(
         self,
         *,
-        cluster: str | None = None,
-        state: str | None = None,
-        requestor: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         summary: bool = False,
+        tasks: bool = False,
+        **where: str | Sequence[str] | None,
     ) -> dict[str, Any]:
         """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after.
 
-        `summary`: each with how far its tasks have come: {"counts", "started_at", "exit_code", "workers"}.
+        `where` are filters, joined by "and", each one text or several: number, id, site, name (with * and ?), user,
+        state, cluster, account, reason, since, until. `summary`: each with how far its tasks have come: {"counts",
+        "started_at", "exit_code", "workers"}; `tasks`: each with its tasks.
         """
-        query = {"cluster": cluster, "state": state, "requestor": requestor, "limit": limit, "cursor": cursor}
-        query |= given(summary="true" if summary else None)
+        query: dict[str, Any] = {**where, "limit": limit, "cursor": cursor}
+        query |= given(summary="true" if summary else None, tasks="true" if tasks else None)
         return self._object("GET", "/v1/jobs", query=query)
 
     def all_jobs(
-        self,
-        *,
-        cluster: str | None = None,
-        state: str | None = None,
-        requestor: str | None = None,
-        summary: bool = False,
+        self, *, summary: bool = False, tasks: bool = False, **where: str | Sequence[str] | None
     ) -> Iterator[dict[str, Any]]:
-        """Yield all jobs, page after page, the newest first; `state` may be several with commas."""
+        """Yield all jobs, page after page, the newest first; `where` as of `jobs`, `state` may have commas."""
         cursor: str | None = None
         while True:
-            page = self.jobs(cluster=cluster, state=state, requestor=requestor, cursor=cursor, summary=summary)
+            page = self.jobs(cursor=cursor, summary=summary, tasks=tasks, **where)
             yield from page["jobs"]
             cursor = page.get("next")
             if not cursor:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from rainbow.client.transport import path
+from rainbow.client.transport import given, path
 from rainbow.job_names import not_one
 
 if TYPE_CHECKING:
     from rainbow.client.transport import Calls
 
+MANY_SECONDS = 600.0  # that a change of many jobs may take
 IN_PATH = re.compile(r"(?!\.{1,2}$)[^/:]+(:\d+)?")  # the names of jobs that a path can hold
 
 
@@ -41,12 +43,42 @@ class JobVerbs:
         return self._changed("DELETE", self._job(job_id))
 
     def suspend(self, job_id: str) -> dict[str, Any]:
-        """Hold a job: what runs is stopped in place, what waits does not start."""
+        """Stop in place what runs of a job, and start nothing of it."""
         return self._changed("POST", self._job(job_id) + ":suspend")
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Resume a suspended job."""
         return self._changed("POST", self._job(job_id) + ":resume")
+
+    def hold(self, job_id: str) -> dict[str, Any]:
+        """Start nothing more of a job; what runs is left alone."""
+        return self._changed("POST", self._job(job_id) + ":hold")
+
+    def release(self, job_id: str) -> dict[str, Any]:
+        """Let a held job start."""
+        return self._changed("POST", self._job(job_id) + ":release")
+
+    def requeue(self, job_id: str) -> dict[str, Any]:
+        """Stop what runs of a job, and let it wait to start again."""
+        return self._changed("POST", self._job(job_id) + ":requeue")
+
+    def change_many(
+        self,
+        verb: str,
+        jobs: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Cancel, suspend, resume, hold, release or requeue many jobs: {"done", "refused": [{job, code, text}]}.
+
+        `where` has filters of the list; without `user` it chooses one's own jobs. It may be said again. `dry_run`
+        changes nothing: {"jobs"} are those that would be changed.
+        """
+        body = given(jobs=None if jobs is None else list(jobs), where=where, limit=limit, dry_run=dry_run or None)
+        address = f"/v1/jobs:{verb}"
+        return cast("dict[str, Any]", self._calls.call("POST", address, body, patience=MANY_SECONDS))
 
     def _changed(self, method: str, address: str) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call(method, address))

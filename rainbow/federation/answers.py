@@ -131,6 +131,14 @@ def named(text: str, answers: Sequence[Any]) -> dict[str, Any]:
     return {"jobs": rows[:1] if text == LAST else rows}
 
 
+def changed(answers: Sequence[Any]) -> dict[str, Any]:
+    """Merge what became of many jobs."""
+    refused = [row for answer in answers for row in answer["refused"]]
+    chosen = [row for answer in answers for row in answer.get("jobs", ())]
+    done = sum(answer["done"] for answer in answers)
+    return {"done": done, "refused": refused, **({"jobs": chosen} if chosen else {})}
+
+
 def counts(answers: Sequence[Any]) -> dict[str, Any]:
     """Sum counts."""
     found: dict[str, int] = {}

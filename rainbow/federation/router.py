@@ -52,7 +52,7 @@ RETURNED = frozenset(
     {b"content-type", b"location", b"etag", b"retry-after", b"www-authenticate", b"allow", b"cache-control"}
     | {b"idempotent-replayed"}
 )
-OF_JOBS = frozenset({"show", "eta", "why", "certificate", "replay", "suspend", "resume", "cancel"})
+OF_JOBS = frozenset({"show", "eta", "why", "certificate", "replay", "change", "cancel", "update"})
 STREAM = b"text/event-stream"
 MOST_PATHS = 10_000
 MOST_SEEING = 4  # callers at once whose clusters are looked at beside their requests
@@ -276,6 +276,29 @@ class Router:
     async def _find(self, asked: Asked) -> Answer:
         return await self._all(asked, partial(merge.named, asked.query.get("job", "")))
 
+    async def _many(self, asked: Asked) -> Answer:
+        """Have each shard change those of many jobs that are its own; what a filter chooses, every shard's."""
+        plain = unpacked(asked.body, asked.header("content-encoding"), self._limits.body)
+        asked = replace(
+            asked, body=plain, headers={k: v for k, v in asked.headers.items() if k != b"content-encoding"}
+        )
+        body = asked.json()
+        texts = body.get("jobs") if isinstance(body, dict) else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+            return await self._all(asked, merge.changed)
+        own: dict[Shard, list[str]] = {}
+        refused = []
+        for text in dict.fromkeys(texts):
+            try:
+                own.setdefault(await self._directory.of_job(asked.who, text, asked.passed), []).append(text)
+            except NotFound as fault:
+                refused.append({"job": text, "code": fault.code, "text": fault.message})
+        parts = [replace(asked, body=json.dumps({**body, "jobs": some}).encode()) for some in own.values()]
+        answers = await asyncio.gather(*(self._pass(part, shard) for part, shard in zip(parts, own, strict=True)))
+        if bad := [answer for answer in answers if not answer.is_good]:
+            return merge.nearest(bad)
+        return merge.told(merge.changed([{"done": 0, "refused": refused}, *(one.json() for one in answers)]))
+
     async def _counts(self, asked: Asked) -> Answer:
         return await self._all(asked, merge.counts)
 
@@ -380,6 +403,7 @@ MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "jobs.eta_of_jobspec": Router._match,
     "jobs.listing": Router._page,
     "jobs.find": Router._find,
+    "jobs.change_many": Router._many,
     "jobs.counts": Router._counts,
     "tokens.mint": Router._mint,
     "tokens.listing": Router._tokens,

@@ -81,7 +81,14 @@ class JobRecord:
     rate: float = 0.0  # money for a core second where it was placed
     qos: str = ""  # its quality of service; empty: none
     number: int = 0  # decimal, never given twice; 0: of a server of a former version
+    held_at: float | None = None  # since when its owner lets nothing more of it start
+    overrides: Mapping[str, Any] | None = None  # what was changed of its jobspec since; see jobspec/changes.py
     elements: int = 0  # of an array: how many numbers it has, its own among them; 0: it is none
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether its owner lets nothing of it start that waits."""
+        return self.suspended_at is not None or self.held_at is not None
 
     def moved(self, cluster_id: str, cluster: str, nodes: int) -> JobRecord:
         """Return the job as it is at another cluster."""
@@ -175,12 +182,6 @@ def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[Jo
     return [record_of(row) for row in connection.execute(_BY_PREFIX.where(*within).limit(most))]
 
 
-def active_named(connection: sa.Connection, name: str, most: int) -> list[JobRecord]:
-    """Return at most `most` jobs of this name that have not ended, the newest first."""
-    query = SEEN.where(jobs.c.state.in_(PENDING), jobs.c.name == name).order_by(jobs.c.id.desc())
-    return [record_of(row) for row in connection.execute(query.limit(most))]
-
-
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
     """Return those of these jobs that exist."""
     wanted = sorted(job_ids)
@@ -241,6 +242,14 @@ def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 def change(connection: sa.Connection, job_id: str, **values: Any) -> None:
     """Store new values of a job's columns."""
     connection.execute(_changing(tuple(values)), {"changed": job_id, **{f"new_{key}": values[key] for key in values}})
+
+
+def cancel_all(connection: sa.Connection, job_ids: Collection[str], now: float, clock: int) -> None:
+    """Store that jobs of one cluster, of which nothing had begun, are canceled and have ended."""
+    ended = {"state": JobState.CANCELED, "canceled_at": now, "ended_at": now, "ended_clock": clock, "wait": None}
+    for k in range(0, len(job_ids), NAMED):
+        part = list(job_ids)[k : k + NAMED]
+        connection.execute(jobs.update().where(jobs.c.id.in_(part)).values(**ended))
 
 
 def set_waits(connection: sa.Connection, waits: Mapping[str, Mapping[str, Any] | None]) -> None:
@@ -365,7 +374,8 @@ def list_unplaced(connection: sa.Connection) -> list[WaitingJob]:
     """Return the jobs that wait and are not suspended."""
     query = sa.select(jobs.c.id, jobs.c.requestor, jobs.c.submitted_at, unplaced.c.turn, jobs.c.account)
     query = query.join(unplaced, unplaced.c.job == jobs.c.id)
-    query = query.where(_NAMED_UNPLACED, jobs.c.state == JobState.UNPLACED, jobs.c.suspended_at.is_(None))
+    query = query.where(_NAMED_UNPLACED, jobs.c.state == JobState.UNPLACED)
+    query = query.where(jobs.c.suspended_at.is_(None), jobs.c.held_at.is_(None))
     return [WaitingJob(*row) for row in connection.execute(query)]
 
 

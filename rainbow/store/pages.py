@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -27,23 +28,37 @@ _ANY_UNPLACED = sa.select(unplaced.c.job).limit(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which jobs to list. `clusters` None: of every cluster; `before`: those that come after this job id."""
+    """Which jobs to list; all conditions hold together, and None is none.
+
+    `clusters`: ids of those that are visible; `places`: names of clusters; `names`: of jobs, with * and ?; `before`:
+    those that come after this job id; `since`: not ended before; `until`: submitted before.
+    """
 
     clusters: Collection[str] | None = None
     states: Collection[str] = ()
-    name: str | None = None
+    places: Collection[str] | None = None
     before: str | None = None
     limit: int = 100
-    requestor: str | None = None
+    requestors: Collection[str] | None = None
     own: Mapping[str, Collection[str]] = field(default_factory=dict)  # cluster → whose jobs there, if not everybody's
-    reason: str | None = None  # why they wait
+    reasons: Collection[str] = ()  # why they wait
+    ids: Collection[str] | None = None
+    names: Collection[str] | None = None
+    exactly: Collection[str] | None = None  # names in which * and ? mean themselves
+    accounts: Collection[str] = ()
+    since: float | None = None
+    until: float | None = None
     oldest: bool = False  # the oldest first
 
 
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first unless the oldest are asked for."""
     waiting = connection.execute(_ANY_UNPLACED).first() is not None
-    ranges, wanted = _ranges(connection, chosen, waiting), _wanted(chosen, waiting)
+    ranges, wanted = _ranges(connection, chosen, waiting), _wanted(connection, chosen, waiting)
+    narrow = _narrow(connection, chosen)
+    if narrow is not None:
+        wanted += [column.in_(values) for column, values in ranges]
+        ranges = [narrow]
     while prod(len(values) for _, values in ranges) > MOST_RANGES and ranges[0][0] is not jobs.c.state:
         column, values = ranges.pop(0)
         wanted.append(column.in_(values))
@@ -57,13 +72,68 @@ def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     return [record_of(row) for row in connection.execute(SEEN.where(jobs.c.id.in_(found)).order_by(order))]
 
 
-def _wanted(chosen: Filter, waiting: bool) -> list[sa.ColumnElement[bool]]:
+def _narrow(connection: sa.Connection, chosen: Filter) -> tuple[sa.Column[Any], list[str]] | None:
+    """Return the ids or the names that are chosen, where they are few: their index is read, and no other."""
+    if chosen.ids is not None:
+        return jobs.c.id, sorted(set(chosen.ids))
+    if chosen.exactly is not None:
+        return jobs.c.name, sorted(set(map(_clean, chosen.exactly)))
+    if chosen.names is None:
+        return None
+    found = {_clean(name) for name in chosen.names if not _GLOB.search(name)}
+    for pattern in (name for name in chosen.names if _GLOB.search(name)):
+        found_at = _GLOB.search(pattern)
+        begin = _clean(pattern[: found_at.start()] if found_at else pattern).rstrip(
+            "\ud7ff\U0010ffff"
+        )  # without a next
+        if not begin:
+            return None
+        name: Any = jobs.c.name  # SQLite compares bytes; PostgreSQL does so in the collation C alone
+        name = name if connection.dialect.name == "sqlite" else sa.collate(name, "C")
+        query = sa.select(jobs.c.name).where(name >= begin, name < begin[:-1] + chr(ord(begin[-1]) + 1))
+        within = connection.execute(query.distinct().limit(MOST_RANGES + 1)).scalars().all()
+        found |= {name for name in within if _matches(pattern).fullmatch(name)}
+        if len(within) > MOST_RANGES or len(found) > MOST_RANGES:
+            return None
+    return jobs.c.name, sorted(found)
+
+
+_GLOB = re.compile(r"[*?]")
+
+
+def _matches(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a name with * and ?; everything else means itself."""
+    words = {"*": ".*", "?": "."}
+    return re.compile("".join(words.get(char) or re.escape(char) for char in pattern), re.DOTALL)
+
+
+def _like(connection: sa.Connection, pattern: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a name matches, with upper and lower case apart."""
+    if connection.dialect.name == "sqlite":
+        return jobs.c.name.op("GLOB", is_comparison=True)(_clean(pattern).replace("[", "[[]"))
+    escaped = re.sub(r"([%_\\])", r"\\\1", _clean(pattern))
+    return jobs.c.name.like(escaped.replace("*", "%").replace("?", "_"), escape="\\")
+
+
+def _wanted(connection: sa.Connection, chosen: Filter, waiting: bool) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that no index answers."""
     found: list[sa.ColumnElement[bool]] = []
     if chosen.clusters is not None and (waiting or chosen.own):
         found.append(_shown(chosen.clusters, chosen.own))
-    if chosen.reason is not None:
-        found.append(jobs.c.wait["reason"].as_string() == chosen.reason)
+    if chosen.reasons:
+        found.append(jobs.c.wait["reason"].as_string().in_(chosen.reasons))
+    if chosen.names is not None:
+        found.append(sa.or_(sa.false(), *(_like(connection, name) for name in chosen.names)))
+    if chosen.exactly is not None:
+        found.append(jobs.c.name.in_(map(_clean, chosen.exactly)))
+    if chosen.ids is not None:
+        found.append(jobs.c.id.in_(chosen.ids))
+    if chosen.accounts:
+        found.append(jobs.c.account.in_(chosen.accounts))
+    if chosen.since is not None:
+        found.append(sa.or_(jobs.c.ended_at.is_(None), jobs.c.ended_at >= chosen.since))
+    if chosen.until is not None:
+        found.append(jobs.c.submitted_at <= chosen.until)
     if chosen.before is not None:
         found.append(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
     return found
@@ -72,15 +142,17 @@ def _wanted(chosen: Filter, waiting: bool) -> list[sa.ColumnElement[bool]]:
 def _ranges(connection: sa.Connection, chosen: Filter, waiting: bool) -> list[tuple[sa.Column[Any], list[str]]]:
     """Return the first columns of an index that ends with the id, and which values of each can be wanted."""
     at = None if chosen.clusters is None else {*chosen.clusters, *([""] if waiting else ())}
-    if chosen.name is not None:
-        named = [sa.select(table.c.id).where(table.c.name == chosen.name) for table in (clusters, former_clusters)]
+    if chosen.places is not None:
+        named = [
+            sa.select(table.c.id).where(table.c.name.in_(chosen.places)) for table in (clusters, former_clusters)
+        ]
         ids = set(connection.execute(sa.union(*named)).scalars())
         at = ids if at is None else ids & at
-    whose = None if chosen.requestor is None else {chosen.requestor}
+    whose = None if chosen.requestors is None else set(chosen.requestors)
     if whose is None and at and chosen.own.keys() >= at - {""}:
         whose = {one for cluster_id in at & chosen.own.keys() for one in chosen.own[cluster_id]}
-    states = set(map(str, chosen.states or (PENDING if chosen.reason is not None else ())))
-    if not states and (at is None or whose is not None):
+    states = set(map(str, chosen.states or (PENDING if chosen.reasons else ())))
+    if not states and (chosen.ids, chosen.names, chosen.exactly) == (None,) * 3 and (at is None or whose is not None):
         states = set(map(str, JobState))
     keys = [(jobs.c.cluster_id, at), (jobs.c.requestor, whose), (jobs.c.state, states or None)]
     return [(column, sorted(set(map(_clean, values)))) for column, values in keys if values is not None]

@@ -296,19 +296,19 @@ jobs = sa.Table(
     *_columns(TIME, "canceled_at", "ended_at", null=True),
     *_columns(sa.BigInteger, "accepted_clock", "ended_clock", null=True),
     sa.Column("decision", Packed, nullable=False),
-    sa.Column("wait", JSON),
+    *_columns(JSON, "wait", "awaits", "overrides", null=True),  # awaits: found at its submit, by name
     sa.Column("idempotency", ID, unique=True),  # digest of who asked and their key
     sa.Column("request_digest", ID),
     sa.Column("basis", TEXT, nullable=False, server_default=""),
     sa.Column("tag", TEXT, nullable=False, server_default=""),
-    sa.Column("awaits", JSON),  # found at its submit, by name
     _stamp("jobs"),
     sa.Index("ix_jobs_stamp", "cluster_id", "stamp"),
-    sa.Column("suspended_at", TIME),  # its owner wants it held: what runs stays where it is, what waits waits
+    # its owner wants it so: what runs is stopped in place, what waits does not start; what waits does not start
+    *_columns(TIME, "suspended_at", "held_at", null=True),
     sa.Index("ix_jobs_live", "cluster_id", "state", "accepted_clock", "nodes"),  # for sums of cluster_states.py
     sa.Index("ix_jobs_ended_at", "ended_at"),
     # lists of jobs by each of their filters, see pages.py; the last column DESC NULLS LAST in PostgreSQL
-    sa.Index("ix_pages_state", "state", "id"),
+    *(sa.Index(f"ix_pages_{column}", column, "id") for column in ("state", "name")),
     sa.Index("ix_pages_cluster", "cluster_id", "id"),
     sa.Index("ix_pages_cluster_state", "cluster_id", "state", "id"),
     sa.Index("ix_pages_requestor_state", "requestor", "state", "id"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
@@ -168,19 +169,28 @@ def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState
     return [_task(row) for row in connection.execute(query)]
 
 
-def cancel_waiting(connection: sa.Connection, job_id: str, now: float, why: str, most: int) -> int:
-    """Cancel some of a job's tasks that wait, by one statement; return how many."""
-    columns = (tasks.c.id, tasks.c.attempt, tasks.c.account)
-    query = sa.select(*columns).where(tasks.c.job == job_id, _WAITS).limit(most)
-    found = connection.execute(query).all()
-    if found:
-        ended = {"state": TaskState.CANCELED, "ended_at": now, "detail": why, "placement": {}, "pending": None}
-        connection.execute(tasks.update().where(tasks.c.id.in_([row.id for row in found])).values(**ended))
-        if found[0].account:
-            charges.give_back(connection, job_id, len(found))
-        states = {"job": job_id, "state": str(TaskState.CANCELED)}
-        _tell(connection, found[0].id, [{**states, "task": row.id, "attempt": row.attempt} for row in found], now)
+def cancel_waiting(connection: sa.Connection, job_ids: Sequence[str], now: float, why: str, most: int) -> int:
+    """Cancel some of the tasks of some jobs that wait, by a few statements; return how many."""
+    columns = (tasks.c.id, tasks.c.attempt, tasks.c.account, tasks.c.job, tasks.c.cluster_id)
+    found = [
+        row
+        for part in _parts(job_ids)
+        for row in connection.execute(sa.select(*columns).where(tasks.c.job.in_(part), _WAITS).limit(most))
+    ]
+    ended = {"state": TaskState.CANCELED, "ended_at": now, "detail": why, "placement": {}, "pending": None}
+    for part in _parts([row.id for row in found]):
+        connection.execute(tasks.update().where(tasks.c.id.in_(part)).values(**ended))
+    for job, count in Counter(row.job for row in found if row.account).items():
+        charges.give_back(connection, job, count)
+    state = str(TaskState.CANCELED)
+    for own in _by_cluster(found):
+        facts = [{"job": row.job, "state": state, "task": row.id, "attempt": row.attempt} for row in own]
+        _tell(connection, own[0].id, facts, now)
     return len(found)
+
+
+def _by_cluster(rows: Sequence[Any]) -> list[list[Any]]:
+    return [list(own) for _, own in groupby(sorted(rows, key=attrgetter("cluster_id")), attrgetter("cluster_id"))]
 
 
 def page(connection: sa.Connection, job_id: str, begin: int, most: int) -> list[Task]:
@@ -400,14 +410,6 @@ def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, i
     named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
     site = sa.select(tasks.c.site).where(mine, tasks.c.site.is_not(None)).order_by(tasks.c.index).limit(1)
     return Summary(found, told[0], told[1], list(named), told[2] or 0.0, connection.execute(site).scalar())
-
-
-def jobs_at_site(connection: sa.Connection, cluster: str, number: str) -> list[str]:
-    """Return the jobs that the site of a cluster of this name calls by a number, the newest first."""
-    at = sa.select(clusters.c.id).where(clusters.c.name == cluster).scalar_subquery()
-    query = sa.select(tasks.c.job).where(tasks.c.cluster_id == at, tasks.c.site.is_not(None)).distinct()
-    query = query.where(tasks.c.site["number"].as_string() == number).order_by(tasks.c.job.desc())
-    return list(connection.execute(query).scalars())
 
 
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, jsonify, request
@@ -27,7 +28,7 @@ from rainbow.api.wire import (
 from rainbow.errors import InputError, LimitError, RainbowError, RequestError, Unauthenticated
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
-from rainbow.service.jobs import lifecycle, names
+from rainbow.service.jobs import names, verbs
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
@@ -36,7 +37,9 @@ from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.queries import certificates, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.credentials import digest
+from rainbow.store.jobs import PENDING
 from rainbow.store.pages import COUNTED, Filter
+from rainbow.write_queue import WRITER, Writer
 
 batch = Blueprint("batch", __name__, url_prefix="/v1")
 SECONDS = 2.0  # that an optimal assignment may take, unless said
@@ -223,12 +226,14 @@ def cluster_tokens(envelope: Mapping[str, Any]) -> list[str]:
 def listing() -> Any:
     """List jobs, the newest first (`sort=oldest`: the oldest), in pages.
 
-    `state` takes several, separated by commas; `reason` is that of a wait. `summary=true` adds counts of tasks by
-    state, start, the worst exit code and workers.
+    Filters are joined by "and", and each may be given several times: `number`, `id`, `site` (SITE:N), `name` with `*`
+    and `?`, `user`, `state` (also several, separated by commas), `cluster`, `account`, `reason` of a wait, `since`
+    (not ended before) and `until` (submitted before). `summary=true` adds counts of tasks by state, start, the worst
+    exit code and workers; `tasks=true` the tasks, at most 1,000 of a job.
     """
     asking = who()
     chosen = _filter(asking)
-    found = job_queries.listing(service(), asking, chosen, summary=flag("summary"))
+    found = job_queries.listing(service(), asking, chosen, summary=flag("summary"), with_tasks=flag("tasks"))
     following = found[-1]["id"] if len(found) == chosen.limit else None
     return jsonify(jobs=[timed(job) for job in found], next=following)
 
@@ -241,10 +246,12 @@ def counts() -> Any:
 
 
 def _filter(asking: Caller) -> Filter:
-    arguments = request.args
     _choice("sort", ("newest", "oldest"))  # job_filter reads it
     limit = count_in_query("limit", 100, service().settings.limits.listed)
-    return job_queries.job_filter(asking, arguments, arguments.get("cursor"), limit)
+    asked = {name: request.args.getlist(name) for name in request.args}
+    texts = [text for name in names.NAMING for text in asked.get(name, ()) if text]
+    ids = names.ids_of(service(), asking, texts, login()) if texts else None
+    return job_queries.job_filter(asking, asked, request.args.get("cursor"), limit, ids)
 
 
 def _choice(name: str, allowed: tuple[str, ...]) -> str:
@@ -377,30 +384,63 @@ def policy_check() -> Any:
     return jsonify(ledger.checked(asking, read_mapping("PolicyCheck")))
 
 
-def _changed(verb: Callable[[Any, Caller, str], None], job_id: str) -> Any:
-    """Change a job and show it as it is then."""
+MOST_TOGETHER = 10_000  # jobs that one request changes
+
+
+@jobs.post("/jobs:<any(cancel,suspend,resume,hold,release,requeue):verb>")
+def change_many(verb: str) -> Any:
+    """Cancel, suspend, resume, hold, release or requeue many jobs in one request.
+
+    `jobs` names them, as paths do; or `where` has filters of the list, joined by "and", and `limit` bounds how many
+    of the oldest are changed. Without `user` they choose the caller's own jobs, without `state` those that have not
+    ended. Answers how many are `done`, those that were so already among them, and which are `refused`, with `code`
+    and `text`. `dry_run` changes nothing and lists the `jobs`. At most 500 are changed in one transaction, and others
+    write between them; said again it is harmless.
+    """
+    asking, body = who(), read_mapping("ManyJobs")
+    WRITER.set(Writer(asking.known[0]))  # beside what others submit it is in no hurry
+    many = verbs.ManyJobs(service(), asking, verb, body.get("dry_run", False))
+    if "jobs" in body:
+        return jsonify(many.named(body["jobs"], login()).document())
+    chosen = _where(asking, body["where"])
+    return jsonify(many.matching(chosen, body.get("limit", MOST_TOGETHER)).document())
+
+
+def _where(asking: Caller, where: Mapping[str, Any]) -> Filter:
+    """Read the filters of a request for many jobs; one that has none would be for all of them."""
+    asked = {key: [value] if isinstance(value, str) else value for key, value in where.items()}
+    if not any(text for texts in asked.values() for text in texts):
+        raise RequestError("where must have at least one filter", pointer="/where")
+    texts = [text for name in names.NAMING for text in asked.get(name, ()) if text]
+    ids = names.ids_of(service(), asking, texts, login()) if texts else None
+    found = job_queries.job_filter(asking, asked, None, 1, ids)
+    own = [*names.persons_of(asking, login())] if found.requestors is None else found.requestors
+    return replace(found, requestors=own, states=found.states or sorted(PENDING))
+
+
+def _change(verb: str, job_id: str) -> Any:
+    """Change a job, or an element of an array, and show it as it is then."""
     asking = who()
-    whole = names.whole_job(service(), asking, job_id, login())
-    verb(service(), asking, whole)
-    return jsonify(timed(job_queries.show(service(), asking, whole)))
+    one = names.find(service(), asking, job_id, login())
+    verbs.change(service(), asking, verb, one.job, one.element)
+    return jsonify(timed(job_queries.show(service(), asking, one.job, None, None, one.element)))
 
 
-@jobs.post("/jobs/<id:job_id>:suspend")
-def suspend(job_id: str) -> Any:
-    """Suspend a job: running tasks stop in place and keep their resources, waiting tasks do not start."""
-    return _changed(lifecycle.suspend, job_id)
+@jobs.post("/jobs/<id:job_id>:<any(suspend,resume,hold,release,requeue):verb>")
+def change(job_id: str, verb: str) -> Any:
+    """Suspend, resume, hold, release or requeue a job.
 
-
-@jobs.post("/jobs/<id:job_id>:resume")
-def resume(job_id: str) -> Any:
-    """Resume a suspended job."""
-    return _changed(lifecycle.resume, job_id)
+    suspend: running tasks stop in place and keep their resources, waiting tasks do not start, until `resume`. hold:
+    waiting tasks do not start and running tasks are left alone, until `release`. requeue: running tasks are stopped
+    and wait to start again; of an array also one element.
+    """
+    return _change(verb, job_id)
 
 
 @jobs.delete("/jobs/<id:job_id>")
 def cancel(job_id: str) -> Any:
-    """Cancel a job: nothing of it starts any more, running tasks are stopped.
+    """Cancel a job, or one element of an array: nothing of it starts any more, running tasks are stopped.
 
     A job of very many tasks is canceled in pieces; `wait.reason` is `canceled` until the last.
     """
-    return _changed(lifecycle.cancel, job_id)
+    return _change("cancel", job_id)

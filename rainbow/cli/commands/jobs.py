@@ -1,4 +1,4 @@
-"""`rainbow jobs`, `rainbow job last|show|eta|why|certificate|replay|cancel|suspend|resume|wait`."""
+"""`rainbow jobs`, `rainbow job last|show|eta|why|certificate|replay|wait`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _waits(job: Document) -> str:
 
 @click.group()
 def job() -> None:
-    """One job: last, show, eta, logs, why, certificate, replay, cancel, suspend, resume, wait."""
+    """Show, explain and change jobs."""
 
 
 @job.command()
@@ -193,36 +193,6 @@ def replay(client: Client, job_id: str, output: str) -> None:
     found = client.replay(job_id)
     printer.show(output, found, lambda console: draw_replay(console, found))
     click.get_current_context().exit(Exit.OK if found["equal"] else Exit.ERROR)
-
-
-@job.command()
-@click.argument("job_id")
-@printer.output_option
-@with_tokens
-def cancel(client: Client, job_id: str, output: str) -> None:
-    """Cancel a job: stop its running tasks and remove its waiting tasks from the queue."""
-    found = client.cancel(job_id)
-    printer.show(output, found, lambda console: draw_job(console, found))
-
-
-@job.command()
-@click.argument("job_id")
-@printer.output_option
-@with_tokens
-def suspend(client: Client, job_id: str, output: str) -> None:
-    """Suspend a job: pause its running tasks, which keep their resources, and start no waiting tasks."""
-    found = client.suspend(job_id)
-    printer.show(output, found, lambda console: draw_job(console, found))
-
-
-@job.command()
-@click.argument("job_id")
-@printer.output_option
-@with_tokens
-def resume(client: Client, job_id: str, output: str) -> None:
-    """Resume a suspended job."""
-    found = client.resume(job_id)
-    printer.show(output, found, lambda console: draw_job(console, found))
 
 
 @job.command()

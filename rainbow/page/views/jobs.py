@@ -10,7 +10,7 @@ from flask import redirect, request
 
 from rainbow.errors import RainbowError, RequestError
 from rainbow.page.frame import guarded, page, render, service, shared, who
-from rainbow.service.jobs import lifecycle, names
+from rainbow.service.jobs import lifecycle, names, verbs
 from rainbow.service.queries import fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.jobs import PENDING
@@ -21,7 +21,7 @@ MOST_CLUSTERS = 50  # of a decision, unless all are asked for
 MOST_TASKS = 50
 MOST_TOGETHER = 200  # jobs that one form cancels
 FILTERS = ("state", "cluster", "requestor", "reason", "sort")
-VERBS = {"cancel": lifecycle.cancel, "suspend": lifecycle.suspend, "resume": lifecycle.resume}
+VERBS = ("cancel", "suspend", "resume", "hold", "release")
 Document = Mapping[str, Any]
 
 
@@ -81,11 +81,11 @@ def _may(job_id: str, state: str) -> bool:
     return True
 
 
-@page.post("/ui/jobs/<id:job_id>/<any(cancel,suspend,resume):verb>")
+@page.post("/ui/jobs/<id:job_id>/<any(cancel,suspend,resume,hold,release):verb>")
 @guarded
 def change(job_id: str, verb: str) -> Any:
-    """Cancel, suspend or resume a job."""
-    VERBS[verb](service(), who(), names.whole_job(service(), who(), job_id))
+    """Cancel, suspend, resume, hold or release a job."""
+    verbs.change(service(), who(), verb, names.whole_job(service(), who(), job_id))
     return redirect(f"/jobs/{job_id}", 303)
 
 
@@ -95,7 +95,7 @@ def change_many() -> Any:
     """Do the same to all jobs that were selected; what one of them refuses is shown at the end."""
     verb, ids = request.form.get("verb", ""), request.form.getlist("job")[:MOST_TOGETHER]
     if verb not in VERBS:
-        raise RequestError("the verb must be cancel, suspend or resume", pointer="/verb")
+        raise RequestError(f"the verb must be one of {', '.join(VERBS)}", pointer="/verb")
     if request.form.get("sure") != "yes":
         return render("sure.html", here="jobs", verb=verb, ids=ids)
     refused = [(job_id, fault) for job_id in ids if (fault := _tried(verb, job_id))]
@@ -104,7 +104,7 @@ def change_many() -> Any:
 
 def _tried(verb: str, job_id: str) -> str:
     try:
-        VERBS[verb](service(), who(), job_id)
+        verbs.change(service(), who(), verb, job_id)
     except RainbowError as fault:
         return fault.message
     return ""

@@ -6,19 +6,19 @@ if it does not, the server orders it to, after an allowance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from time import perf_counter, sleep
+from collections.abc import Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from rainbow.errors import Conflict, NotFound
-from rainbow.outcome import after_commit, note_object
+from rainbow.errors import NotFound
+from rainbow.outcome import note_object
 from rainbow.scheduling import never_started
 from rainbow.service.core.access import Caller, not_for
 from rainbow.service.core.clock_watch import may_forget
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.state_machine import BOOKED, JobState, Task, TaskState, job_state, ran_for
 from rainbow.store import clusters, events, jobs, reservations, tasks, workers
-from rainbow.store.jobs import ENDING, LIVE, PENDING, JobRecord, code_of
+from rainbow.store.jobs import ENDING, LIVE, JobRecord
 from rainbow.transitions import CancelOrdered, transition
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ WHOLE_ID = 24  # hexadecimal digits
 TEXT = "canceled; its last tasks are still being ended, none of them starts"
 PIECE = 200  # tasks that hold space ended in one transaction: 0.2 ms each
 LARGE_PIECE = 500  # tasks that wait: 0.05 ms each
-CANCEL_SECONDS = 2.0  # that a request goes on ending tasks
-TURN = 0.1  # seconds of it in a row; as long it lets others write
+FEW = 20  # tasks of a job that is canceled together with others
 MOST_FORGOTTEN = 200  # jobs, or events, forgotten at once: those who want to write meanwhile wait for it
 FORGET_SECONDS = 1.0  # at a time, a few times a minute: what submits bring meanwhile takes less
 
@@ -77,62 +76,21 @@ def visible_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecor
 def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
     """Return a job the caller may change; Forbidden for those who may only see it."""
     record = visible_job(connection, who, job_id)
-    at = [record.cluster_id] if record.cluster_id else jobs.open_to(connection, job_id)
-    if not who.admin and not any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at):
-        raise not_for(record.requestor)
-    note_object(f"job {record.id}", record.cluster_id)
+    check_own(connection, who, record)
     return record
 
 
-def cancel(service: Service, who: Caller, job_id: str) -> None:
-    """End a job: what has not started is canceled, what runs is ordered to stop. Said twice it is the same.
-
-    Of a job with very many tasks each transaction ends a piece, and others write between them. What is left after
-    CANCEL_SECONDS the cluster's steps end, as they do when a server is killed meanwhile; nothing of it starts.
-    """
-    with service.store.write() as connection:
-        record = own_job(connection, who, job_id)
-        if record.state not in PENDING and record.state is not JobState.CANCELED:
-            raise Conflict(f"job {job_id} already ended: {record.state}")
-        left = record.state in PENDING and end(connection, job_id, service.clock())
-    service.tell(record.cluster_id)
-    with after_commit("end more"):  # it is canceled; the cluster's steps end what is left, too
-        until = perf_counter() + CANCEL_SECONDS
-        while left and perf_counter() < until:
-            left = end_more(service, job_id, TURN)
-            sleep(TURN if left else 0)
-            service.tell(record.cluster_id)
+def check_own(connection: sa.Connection, who: Caller, record: JobRecord) -> None:
+    """Raise Forbidden unless the caller may change a job that exists for them."""
+    at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
+    if not who.admin and not any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at):
+        raise not_for(record.requestor)
+    note_object(f"job {record.id}", record.cluster_id)
 
 
 # A job is held in place by its owner (jobs.suspended_at), a task by the policy (tasks.hold): the agent holds the
 # processes and says so. What is held keeps its space, and its time limit does not advance; what of a suspended job
-# waits does not start.
-
-
-def suspend(service: Service, who: Caller, job_id: str) -> None:
-    """Hold a job: what runs is stopped in place, what waits does not start. Said twice it is the same."""
-    _hold(service, who, job_id, "suspended")
-
-
-def resume(service: Service, who: Caller, job_id: str) -> None:
-    """Let a job continue that was suspended; what its policy holds stays held. Said twice it is the same."""
-    _hold(service, who, job_id, "resumed")
-
-
-def _hold(service: Service, who: Caller, job_id: str, verb: str) -> None:
-    now, held = service.clock(), verb == "suspended"
-    with service.store.write() as connection:
-        record = own_job(connection, who, job_id)
-        if record.state not in PENDING:
-            raise Conflict(f"job {job_id} already ended: {record.state}")
-        if held is (record.suspended_at is None):
-            jobs.change(connection, job_id, suspended_at=now if held else None)
-            if not held and code_of(record) == "suspended":
-                jobs.change(connection, job_id, wait=None)  # the next cycle says why it waits now
-            tasks.ask_again(connection, job_id)
-            tasks.note_holders(connection, record.cluster_id, job_id)
-            events.add(connection, now, record.cluster_id, "job", job=job_id, state=verb, cluster=record.cluster)
-    service.tell(record.cluster_id)
+# waits does not start. Of a job that is held (jobs.held_at) nothing more starts, and what runs is left alone.
 
 
 def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bool:
@@ -150,6 +108,23 @@ def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bo
         return False
     jobs.change(connection, job_id, wait={"reason": ENDING, "text": TEXT, "facts": {"why": why}, "since": now})
     return True
+
+
+def end_waiting(connection: sa.Connection, records: Sequence[JobRecord], now: float) -> set[str]:
+    """Cancel those of some jobs of which nothing has begun, by a few statements for all of them; return their ids."""
+    counts = tasks.counts(connection, [record.id for record in records if record.state is JobState.WAITING])
+    few = {
+        job for job, found in counts.items() if set(found) == {TaskState.WAITING} and found[TaskState.WAITING] <= FEW
+    }
+    plain = [record for record in records if record.id in few and record.canceled_at is None]
+    tasks.cancel_waiting(connection, [record.id for record in plain], now, "", len(plain) * FEW)
+    for cluster_id in {record.cluster_id for record in plain}:
+        own = [record for record in plain if record.cluster_id == cluster_id]
+        jobs.cancel_all(connection, [record.id for record in own], now, clusters.tick(connection, cluster_id))
+        state = str(JobState.CANCELED)
+        facts = [{"job": record.id, "state": state, "cluster": record.cluster} for record in own]
+        events.add_all(connection, now, cluster_id, "job", facts)
+    return {record.id for record in plain}
 
 
 def end_more(service: Service, job_id: str, seconds: float) -> bool:
@@ -172,7 +147,7 @@ def _end_some(connection: sa.Connection, job_id: str, now: float, why: str) -> b
     """End a piece of a job's tasks, those that hold space first; return whether there are more."""
     held = tasks.some_of(connection, job_id, BOOKED - {TaskState.STOPPING}, PIECE)
     tasks.save_all(connection, [transition(task, CancelOrdered(why), now) for task in held], now)
-    if len(held) == PIECE or tasks.cancel_waiting(connection, job_id, now, why, LARGE_PIECE) == LARGE_PIECE:
+    if len(held) == PIECE or tasks.cancel_waiting(connection, [job_id], now, why, LARGE_PIECE) == LARGE_PIECE:
         return True
     settle(connection, job_id, now)
     return False

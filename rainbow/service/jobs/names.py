@@ -13,7 +13,7 @@ A text that names several jobs is an error that lists them: no verb ever acts on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from rainbow.job_names import LAST, MOST_NAMED, not_one
 from rainbow.service.core.access import ANONYMOUS, Caller, requestor_of
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import WHOLE_ID, sees
-from rainbow.store import jobs, pages, tasks
-from rainbow.store.jobs import JobRecord
+from rainbow.store import jobs, pages
+from rainbow.store.jobs import PENDING, JobRecord
+from rainbow.store.names import numbers
 from rainbow.store.names.numbers import element_place
 from rainbow.store.pages import Filter
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 NUMBERS = 9  # digits: what is shorter and decimal is a number, and never the beginning of an id
 _NUMBER = re.compile(r"([0-9]{1,10})(?:_([0-9]{1,9}))?", re.ASCII)
+NAMING = ("number", "id", "site")  # filters that name jobs
 _ID = re.compile(r"[0-9a-f]{4,}")
 _ELEMENT = re.compile(r"(.+)_(\d{1,9})", re.DOTALL)
 _AT_SITE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(\d{1,19})")
@@ -56,7 +58,12 @@ class Named:
 def find(service: Service, who: Caller, text: str, login: str | None = None) -> Named:
     """Return what a name means for this caller; NotFound if it names no job, or several."""
     with service.store.read() as connection:
-        rows = matches(connection, who, text, login)
+        return one_of(connection, who, text, login)
+
+
+def one_of(connection: sa.Connection, who: Caller, text: str, login: str | None = None) -> Named:
+    """Return what a name means, as `find` does."""
+    rows = matches(connection, who, text, login)
     if len(rows) != 1:
         raise not_one(
             text, [{"id": one.job, "number": one.record.number, "name": one.record.name} for one in rows], login
@@ -77,6 +84,12 @@ def whole_job(service: Service, who: Caller, text: str, login: str | None = None
     return one.job
 
 
+def ids_of(service: Service, who: Caller, texts: Iterable[str], login: str | None = None) -> list[str]:
+    """Return the ids of all jobs that some texts name; what names none adds none: it is a filter."""
+    with service.store.read() as connection:
+        return [one.job for text in texts for one in matches(connection, who, text, login)]
+
+
 def matches(connection: sa.Connection, who: Caller, text: str, login: str | None = None) -> list[Named]:
     """Return the jobs that a text names, the newest first; at most MOST_NAMED of them.
 
@@ -94,8 +107,8 @@ def matches(connection: sa.Connection, who: Caller, text: str, login: str | None
         return [one]
     if at_site := _AT_SITE.fullmatch(text):
         return _at_site(connection, who, at_site[1], at_site[2])
-    by_name = jobs.active_named(connection, text, MOST_NAMED)
-    near = {record.id: Named(record) for record in by_name if sees(connection, who, record)}
+    chosen = Filter(clusters=who.visible, own=who.own, exactly=[text], states=sorted(PENDING), limit=MOST_NAMED)
+    near = {record.id: Named(record) for record in pages.listing(connection, chosen)}
     near |= {one.job: one for one in [*_beginning(connection, who, text), *_element(connection, who, text)]}
     return [near[job] for job in sorted(near, reverse=True)]
 
@@ -136,7 +149,7 @@ def _task_of(connection: sa.Connection, record: JobRecord, index: int) -> Named 
 
 def _at_site(connection: sa.Connection, who: Caller, cluster: str, number: str) -> list[Named]:
     """Return the job that a site calls so; sites give their numbers again, so the newest."""
-    for job_id in tasks.jobs_at_site(connection, cluster, number):
+    for job_id in numbers.at_site(connection, cluster, number):
         record = jobs.get(connection, job_id)
         if record is not None and sees(connection, who, record):
             return [Named(record)]
@@ -151,13 +164,13 @@ def newest_of(connection: sa.Connection, who: Caller, login: str | None) -> JobR
     """
     newest = [
         record
-        for person, at in _persons(who, login).items()
-        for record in pages.listing(connection, Filter(clusters=at, requestor=person, limit=1))
+        for person, at in persons_of(who, login).items()
+        for record in pages.listing(connection, Filter(clusters=at, requestors=[person], limit=1))
     ]
     return max(newest, key=lambda record: record.id, default=None)
 
 
-def _persons(who: Caller, login: str | None) -> Mapping[str, set[str] | None]:
+def persons_of(who: Caller, login: str | None) -> Mapping[str, set[str] | None]:
     """Return {requestor: the clusters where the caller is that one}; None: all clusters."""
     if who.visible is None:
         return {login or ANONYMOUS: None}

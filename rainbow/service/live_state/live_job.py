@@ -103,6 +103,7 @@ class Order:
         return at, at < len(self._items) and self._items[at] == index
 
 
+HELD = "held by its owner; run `rainbow job release` to let it start"
 SUSPENDED = "suspended; run `rainbow job resume` to continue"
 
 
@@ -189,7 +190,7 @@ class LiveJob:
     def is_kept(self) -> bool:
         """Whether nothing of it may start now, whatever is free."""
         own = self.record
-        asked = self.is_withdrawn or own.suspended_at is not None or own.canceled_at is not None
+        asked = self.is_withdrawn or own.is_halted or own.canceled_at is not None
         return asked or self.unmet is not None
 
     @property
@@ -262,7 +263,9 @@ class LiveJob:
         return [task for index, task in self.read.tasks.items() if index in live]
 
     def waits_held(self) -> Wait:
-        """Say that its owner wants it held."""
+        """Say that its owner lets nothing of it start."""
+        if self.record.suspended_at is None:
+            return Wait(self.record.id, "held", HELD)
         return Wait(self.record.id, "suspended", SUSPENDED)
 
     def waits_for_its_own(self) -> Wait:

@@ -483,7 +483,7 @@ class Mirror:
             return None
         if job.unmet is not None:
             return self.dependents.wait_of(job)
-        if job.record.suspended_at is not None:
+        if job.record.is_halted:
             return job.waits_held()
         if job.order and not job.startable:
             return job.waits_for_its_own()

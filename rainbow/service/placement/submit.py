@@ -299,7 +299,7 @@ class SubmitTransaction:
             cluster=where[1],
             nodes=where[2],
             submitted_at=self.service.clock(),
-            suspended_at=self.service.clock() if self.wanted.request.held else None,
+            held_at=self.service.clock() if self.wanted.request.held else None,
             basis=asked.basis or "",
             tag=asked.tag or (job_id if asked.basis else ""),
             number=self.number,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RequestError
@@ -39,9 +40,17 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 
-def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit: int) -> Filter:
-    """Return the filter that a query asks for, over what a caller may see; RequestError for a state there is not."""
-    states = [state for state in asked.get("state", "").upper().split(",") if state]
+Asked = Mapping[str, str | Sequence[str]]  # a filter's words: each may come several times
+
+
+def job_filter(
+    who: Caller, asked: Asked, cursor: str | None, limit: int, ids: Collection[str] | None = None
+) -> Filter:
+    """Return the filter that a query asks for, over what a caller may see; RequestError for what is no state or time.
+
+    `ids`: those of the jobs that it names, if it names any.
+    """
+    states = [state for text in _each(asked, "state") for state in text.upper().split(",") if state]
     if unknown := next((state for state in states if state not in JobState.__members__), None):
         raise RequestError(
             f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
@@ -52,13 +61,36 @@ def job_filter(who: Caller, asked: Mapping[str, str], cursor: str | None, limit:
         clusters=who.visible,
         own=who.own,
         states=states,
-        name=asked.get("cluster"),
-        requestor=asked.get("requestor"),
-        reason=asked.get("reason") or None,
-        oldest=asked.get("sort") == "oldest",
+        places=_each(asked, "cluster") or None,
+        requestors=[*_each(asked, "user"), *_each(asked, "requestor")] or None,
+        reasons=_each(asked, "reason"),
+        accounts=_each(asked, "account"),
+        names=_each(asked, "name") or None,
+        ids=ids,
+        since=_moment(asked, "since"),
+        until=_moment(asked, "until"),
+        oldest="oldest" in _each(asked, "sort"),
         before=cursor or None,
         limit=limit,
     )
+
+
+def _each(asked: Asked, key: str) -> list[str]:
+    said = asked.get(key, ())
+    return [text for text in ([said] if isinstance(said, str) else said) if text]
+
+
+def _moment(asked: Asked, key: str) -> float | None:
+    said = _each(asked, key)
+    if not said:
+        return None
+    try:
+        at = datetime.fromisoformat(said[0])
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise RequestError(f"{key} must be a time as 2030-01-31T12:00:00Z, got {said[0][:40]!r}", pointer=f"/{key}")
+    return at.timestamp()
 
 
 def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
@@ -160,17 +192,33 @@ def _task(task: Task) -> dict[str, Any]:
     return {name: getattr(task, name) for name in _SHOWN}
 
 
-def listing(service: Service, who: Caller, chosen: Filter, *, summary: bool = False) -> list[dict[str, Any]]:
+def listing(
+    service: Service, who: Caller, chosen: Filter, *, summary: bool = False, with_tasks: bool = False
+) -> list[dict[str, Any]]:
     """List jobs of the clusters that exist for the caller, the newest first; `summary`: how far each has come."""
     with service.store.read() as connection:
         found = pages.listing(connection, chosen)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
+        pages_ = {record.id: _page_of(connection, record) for record in found} if with_tasks else {}
     waits = reasons_of(service, found)
-    listed = [{**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id))} for record in found]
+    listed = [
+        {**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id)), **pages_.get(record.id, {})}
+        for record in found
+    ]
     return [
         {**one, "eta": expectation(service, who, record, one["wait"])}
         for one, record in zip(listed, found, strict=True)
     ]
+
+
+MOST_TASKS = 1_000  # of a job in a list
+
+
+def _page_of(connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
+    read = reading(connection, record.id)
+    ids = [*read.request.array.ids] if read.request.array else []
+    found = tasks.page(connection, record.id, 0, min(MOST_TASKS, len(read.tasks)))
+    return {"tasks": [{**_task(task), **_element(record, ids, task)} for task in found]}
 
 
 def _summed(found: tasks.Summary | None) -> dict[str, Any]:
@@ -222,7 +270,7 @@ def _by_name(seen: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]
     return {name: value for name, value in values.items() if name in seen}
 
 
-def _each(seen: Collection[str], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _each_part(seen: Collection[str], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [only_about(seen, part) for part in parts]
 
 
@@ -236,11 +284,11 @@ _PARTS: dict[str, Callable[[Collection[str], Any], Any]] = {
     "graphs_changed_since": _names,
     "again": only_about,
     "clusters": _names,
-    "moves": _each,
+    "moves": _each_part,
     "cluster": _name,
     "from": _name,
     "to": _name,
-    "steps": _each,
+    "steps": _each_part,
     "survivors": _names,
     "values": _by_name,
     "dropped": _by_name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import NAME, clusters, metadata
+from rainbow.store.schema import NAME, clusters, metadata, tasks
 
 AUTO = 0  # begin at 1, and after the first site that numbers jobs by itself at OF_SITES
 OF_SITES = 100_000_001  # above what an unfederated Slurm gives, 67,108,863
@@ -75,3 +75,11 @@ def _go_on(connection: sa.Connection, at: int) -> None:
     changed = connection.execute(numbers.update().where(numbers.c.series == _SERIES).values(next=at))
     if not changed.rowcount:
         connection.execute(numbers.insert().values(series=_SERIES, next=at))
+
+
+def at_site(connection: sa.Connection, cluster: str, number: str) -> list[str]:
+    """Return the jobs that the site of a cluster of this name calls by a number, the newest first."""
+    at = sa.select(clusters.c.id).where(clusters.c.name == cluster).scalar_subquery()
+    query = sa.select(tasks.c.job).where(tasks.c.cluster_id == at, tasks.c.site.is_not(None)).distinct()
+    query = query.where(tasks.c.site["number"].as_string() == number).order_by(tasks.c.job.desc())
+    return list(connection.execute(query).scalars())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
 import sqlalchemy as sa
@@ -34,7 +35,10 @@ def some_jobs(store: Store, count: int, chance: random.Random) -> list[JobRecord
                 continue
             wait = {"reason": chance.choice(["full", "drained"])} if state in PENDING else None
             at = f"id-{name}" if name else ""
-            record = JobRecord(f"{k:024x}", "", chance.choice(PEOPLE), at, name, 1, float(k), state, wait=wait)
+            title = chance.choice(["job-1", "job-2", "job-[2]", "j%b-3", "JOB-1", "*", "", "job\n1"])
+            ended = None if state in PENDING else float(k) + 10.0
+            record = JobRecord(f"{k:024x}", title, chance.choice(PEOPLE), at, name, 1, float(k), state, wait=wait)
+            record = replace(record, ended_at=ended, account=chance.choice(["", "bio"]))
             jobs.add(connection, record, "", {})
             if not name:
                 jobs.add_unplaced(connection, UnplacedRecord(record.id, reach, 0.0, "id-oak"))
@@ -50,13 +54,19 @@ def is_wanted(chosen: Filter, one: JobRecord) -> bool:
             at in chosen.clusters and (at not in chosen.own or one.requestor in chosen.own[at])
         )
 
-    states = chosen.states or (PENDING if chosen.reason else list(JobState))
+    states = chosen.states or (PENDING if chosen.reasons else list(JobState))
     return (
         one.state in states
         and any(shown(at) for at in ([one.cluster_id] if one.cluster_id else ["id-oak", "id-elm"]))
-        and chosen.name in (None, one.cluster)
-        and chosen.requestor in (None, one.requestor)
-        and (chosen.reason is None or (one.wait or {}).get("reason") == chosen.reason)
+        and one.cluster in (chosen.places or [one.cluster])
+        and one.requestor in (chosen.requestors or [one.requestor])
+        and (not chosen.reasons or (one.wait or {}).get("reason") in chosen.reasons)
+        and (chosen.ids is None or one.id in chosen.ids)
+        and (chosen.names is None or any(fnmatchcase(one.name, name.replace("[", "[[]")) for name in chosen.names))
+        and (chosen.exactly is None or one.name in chosen.exactly)
+        and (not chosen.accounts or one.account in chosen.accounts)
+        and (chosen.since is None or one.ended_at is None or one.ended_at >= chosen.since)
+        and (chosen.until is None or one.submitted_at <= chosen.until)
         and (chosen.before is None or (one.id > chosen.before if chosen.oldest else one.id < chosen.before))
     )
 
@@ -68,12 +78,18 @@ def any_filter(chance: random.Random) -> Filter:
     return Filter(
         clusters=seen,
         states=chance.choice([(), (), ["FAILED"], ["WAITING", "UNPLACED"], ["COMPLETED", "RUNNING"]]),
-        name=chance.choice([None, None, *NAMES, "none"]),
+        places=chance.choice([None, None, *([name] for name in NAMES), ["oak", "elm"], ["none"]]),
         before=chance.choice([None, f"{chance.randrange(400):024x}"]),
         limit=chance.choice([1, 3, 7, 100]),
-        requestor=chance.choice([None, None, *PEOPLE]),
+        requestors=chance.choice([None, None, *([one] for one in PEOPLE), PEOPLE[:2]]),
         own=own,
-        reason=chance.choice([None, None, None, "full"]),
+        reasons=chance.choice([(), (), (), ["full"], ["full", "other"]]),
+        ids=chance.choice([None] * 4 + [[f"{chance.randrange(400):024x}" for _ in range(9)], []]),
+        names=chance.choice([None] * 4 + [["job-1*"], ["*"], ["*[2]", "job-?"], ["j%b-*", "job_1"], ["JOB-*"], []]),
+        exactly=chance.choice([None] * 4 + [["job-1"], ["*", "job-[2]"]]),
+        accounts=chance.choice([(), (), (), ["bio"]]),
+        since=chance.choice([None] * 4 + [200.0]),
+        until=chance.choice([None] * 4 + [200.0]),
         oldest=chance.random() < 0.5,
     )
 
@@ -87,7 +103,9 @@ def test_page_holds_what_its_filter_wants(store: Store, most: int, monkeypatch: 
         clusters.remove(connection, "id-yew")  # its jobs are history, and are found by its name
     for _ in range(examples(120)):
         chosen = any_filter(chance)
-        clean = replace(chosen, requestor=chosen.requestor and chosen.requestor.replace("\0", "\ufffd"))
+        clean = replace(
+            chosen, requestors=chosen.requestors and [one.replace("\0", "\ufffd") for one in chosen.requestors]
+        )
         clean = replace(clean, own={k: [p.replace("\0", "\ufffd") for p in v] for k, v in chosen.own.items()})
         expected = sorted((one.id for one in made if is_wanted(clean, one)), reverse=not chosen.oldest)
         with store.read() as connection:
@@ -107,15 +125,15 @@ def test_events_of_some_clusters_come_in_order(store: Store) -> None:
 
 
 LONG = {
-    "rare person": Filter(requestor="rare"),
-    "nobody": Filter(requestor="nobody"),
-    "quiet cluster": Filter(name="elm"),
+    "rare person": Filter(requestors=["rare"]),
+    "nobody": Filter(requestors=["nobody"]),
+    "quiet cluster": Filter(places=["elm"]),
     "quiet token": Filter(clusters=["id-elm", "id-fir"]),
     "quiet and busy": Filter(clusters=["id-elm", "id-oak"]),
     "own": Filter(clusters=["id-elm", "id-oak"], own={"id-oak": ["rare"], "id-elm": ["ann"]}),
     "state": Filter(states=["FAILED"]),
-    "state there": Filter(states=["FAILED"], name="oak"),
-    "person there": Filter(requestor="rare", clusters=["id-oak"]),
+    "state there": Filter(states=["FAILED"], places=["oak"]),
+    "person there": Filter(requestors=["rare"], clusters=["id-oak"]),
     "last page": Filter(clusters=["id-oak"], before=f"{5:024x}"),
 }
 
