@@ -123,7 +123,7 @@ class StopOrdered:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrdered:
-    """It is not wanted any more; `alone`: only it, and its job goes on."""
+    """It is not wanted any more; `alone`: it alone, and not its job."""
 
     why: str = ""
     alone: bool = False

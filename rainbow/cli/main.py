@@ -29,7 +29,7 @@ SECTIONS = {
         "jobs": ("commands.jobs:jobs", "List the jobs that have not ended."),
         "history": ("slurm.history:history", "List jobs that have ended, too, as sacct does."),
         # with `job logs`, which stands beside `run`
-        "job": ("commands.job_verbs:job", "Show, explain, cancel, hold and change jobs."),
+        "job": ("job.verbs:job", "Show, explain, cancel, hold and change jobs."),
         "attach": ("commands.logs:attach", "Follow the output of a job; exit with its code."),
         "jobspec": ("slurm.sbatch:jobspec", "Translate a batch script into a jobspec, or back."),
     },

@@ -246,7 +246,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         cursor: str | None = None,
         summary: bool = False,
         tasks: bool = False,
-        **where: str | Sequence[str] | None,
+        **where: Any,
     ) -> dict[str, Any]:
         """Return one page of jobs, the newest first: {"jobs", "next"}; `next` is the cursor of the page after.
 
@@ -258,9 +258,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         query |= given(summary="true" if summary else None, tasks="true" if tasks else None)
         return self._object("GET", "/v1/jobs", query=query)
 
-    def all_jobs(
-        self, *, summary: bool = False, tasks: bool = False, **where: str | Sequence[str] | None
-    ) -> Iterator[dict[str, Any]]:
+    def all_jobs(self, *, summary: bool = False, tasks: bool = False, **where: Any) -> Iterator[dict[str, Any]]:
         """Yield all jobs, page after page, the newest first; `where` as of `jobs`, `state` may have commas."""
         cursor: str | None = None
         while True:

@@ -131,9 +131,16 @@ def named(text: str, answers: Sequence[Any]) -> dict[str, Any]:
     return {"jobs": rows[:1] if text == LAST else rows}
 
 
-def changed(answers: Sequence[Any]) -> dict[str, Any]:
-    """Merge what became of many jobs."""
-    refused = [row for answer in answers for row in answer["refused"]]
+def texts_of(body: Any) -> list[str]:
+    """Return the names of the jobs in a request for many; none where it has filters, or is wrong."""
+    texts = body.get("jobs") if isinstance(body, Mapping) else None
+    known = isinstance(texts, list) and all(isinstance(text, str) and text for text in texts)
+    return list(dict.fromkeys(texts)) if known and texts else []
+
+
+def changed(answers: Sequence[Any], refused: Sequence[Any] = ()) -> dict[str, Any]:
+    """Merge what became of many jobs; `refused`: those of no shard, or of several."""
+    refused = [*refused, *(row for answer in answers for row in answer["refused"])]
     chosen = [row for answer in answers for row in answer.get("jobs", ())]
     done = sum(answer["done"] for answer in answers)
     return {"done": done, "refused": refused, **({"jobs": chosen} if chosen else {})}

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rainbow.cache import LruCache
-from rainbow.errors import Conflict
+from rainbow.errors import Conflict, NotFound
 from rainbow.federation.callers import Caller, busy
 from rainbow.federation.shards import Answer, Away, Shard
 from rainbow.job_names import LAST, not_one
@@ -82,6 +82,19 @@ class Directory:
     def forget(self, cluster: str) -> None:
         """Forget where a cluster is."""
         self._places.forget((CLUSTER, cluster))
+
+    async def divide(
+        self, who: Caller, texts: Sequence[str], headers: Headers
+    ) -> tuple[dict[Shard, list[str]], list[dict[str, str]]]:
+        """Return the names of jobs by their shards, and what is said of those that none or several have."""
+        own: dict[Shard, list[str]] = {}
+        refused = []
+        for text in texts:
+            try:
+                own.setdefault(await self.of_job(who, text, headers), []).append(text)
+            except NotFound as fault:
+                refused.append({"job": text, "code": fault.code, "text": fault.message})
+        return own, refused
 
     def _sure(self, who: Caller, kind: str, name: str) -> Shard | None:
         """Return the shard of something without asking; None: several might have it."""

@@ -15,7 +15,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
@@ -278,26 +278,14 @@ class Router:
 
     async def _many(self, asked: Asked) -> Answer:
         """Have each shard change those of many jobs that are its own; what a filter chooses, every shard's."""
-        plain = unpacked(asked.body, asked.header("content-encoding"), self._limits.body)
-        asked = replace(
-            asked, body=plain, headers={k: v for k, v in asked.headers.items() if k != b"content-encoding"}
-        )
-        body = asked.json()
-        texts = body.get("jobs") if isinstance(body, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        texts = merge.texts_of(asked.json())
+        if not texts:
             return await self._all(asked, merge.changed)
-        own: dict[Shard, list[str]] = {}
-        refused = []
-        for text in dict.fromkeys(texts):
-            try:
-                own.setdefault(await self._directory.of_job(asked.who, text, asked.passed), []).append(text)
-            except NotFound as fault:
-                refused.append({"job": text, "code": fault.code, "text": fault.message})
-        parts = [replace(asked, body=json.dumps({**body, "jobs": some}).encode()) for some in own.values()]
+        own, refused = await self._directory.divide(asked.who, texts, asked.passed)
+        parts = (replace(asked, body=json.dumps({**asked.json(), "jobs": some}).encode()) for some in own.values())
         answers = await asyncio.gather(*(self._pass(part, shard) for part, shard in zip(parts, own, strict=True)))
-        if bad := [answer for answer in answers if not answer.is_good]:
-            return merge.nearest(bad)
-        return merge.told(merge.changed([{"done": 0, "refused": refused}, *(one.json() for one in answers)]))
+        bad = [answer for answer in answers if not answer.is_good]
+        return merge.nearest(bad) if bad else merge.told(merge.changed([one.json() for one in answers], refused))
 
     async def _counts(self, asked: Asked) -> Answer:
         return await self._all(asked, merge.counts)

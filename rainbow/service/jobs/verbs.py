@@ -1,6 +1,6 @@
 """What people do to jobs: cancel, suspend and resume, hold and release, requeue; to one job or to many.
 
-cancel    what has not started is canceled, what runs is told to stop; of an array also one element
+cancel    what has not started is canceled, what runs is stopped; of an array also one element
 suspend   what runs is stopped in place and keeps its space, what waits does not start; resume lets both continue
 hold      what waits does not start, what runs is left alone; release lets it start
 requeue   what runs is stopped, and waits to start again; what waits is left as it is
