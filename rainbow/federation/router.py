@@ -262,9 +262,6 @@ class Router:
     async def _listing(self, asked: Asked) -> Answer:
         return await self._all(asked, lambda good: merge.rows("clusters", good, self._directory.gone(asked.who)))
 
-    async def _nodes(self, asked: Asked) -> Answer:
-        return await self._all(asked, lambda good: merge.rows("nodes", good, ()))
-
     async def _page(self, asked: Asked) -> Answer:
         if (name := asked.query.get("cluster")) and len(asked.who.tokens) > 1:
             return await self._of_cluster(asked, name)
@@ -286,9 +283,6 @@ class Router:
         answers = await asyncio.gather(*(self._pass(part, shard) for part, shard in zip(parts, own, strict=True)))
         bad = [answer for answer in answers if not answer.is_good]
         return merge.nearest(bad) if bad else merge.told(merge.changed([one.json() for one in answers], refused))
-
-    async def _counts(self, asked: Asked) -> Answer:
-        return await self._all(asked, merge.counts)
 
     async def _tokens(self, asked: Asked) -> Answer:
         return await self._all(asked, lambda good: {"tokens": [one for answer in good for one in answer["tokens"]]})
@@ -384,7 +378,7 @@ Act = Callable[[Router, Asked], Awaitable[Answer]]
 MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "clusters.register": Router._register,
     "clusters.listing": Router._listing,
-    "nodes.listing_nodes": Router._nodes,
+    "nodes.listing_nodes": lambda router, asked: router._all(asked, lambda good: merge.rows("nodes", good, ())),
     "jobs.submit": Router._submit,
     "batch.submit": Router._batch,
     "jobs.match": Router._match,
@@ -392,7 +386,7 @@ MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "jobs.listing": Router._page,
     "jobs.find": Router._find,
     "jobs.change_many": Router._many,
-    "jobs.counts": Router._counts,
+    "jobs.counts": lambda router, asked: router._all(asked, merge.counts),
     "tokens.mint": Router._mint,
     "tokens.listing": Router._tokens,
     "tokens.rotate": Router._of_token,

@@ -16,8 +16,6 @@ from rainbow.client import Client
 from rainbow.errors import NotFound
 from rainbow.jobspec.batch import read_array
 
-__all__ = ["attach", "job", "run"]  # the group that commands are added to
-
 Document = Mapping[str, Any]
 NOT_APART = "no standard error apart: name a file for it (-e FILE) to have it apart; else it is in the output"
 CUT = "... some output left out"

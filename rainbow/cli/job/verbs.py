@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.cli.commands import logs
+from rainbow.cli.commands.jobs import job
+from rainbow.cli.commands.logs import logs
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
 from rainbow.cli.session import with_tokens
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rainbow.client import Client
 
 Document = Mapping[str, Any]
-job = logs.job  # with `job logs`
+__all__ = ["job", "logs"]  # the group with all its commands
 # of a verb: what is done, in the past, and its help
 VERBS = {
     "cancel": ("canceled", "Cancel jobs: stop running tasks and remove waiting tasks from the queue."),

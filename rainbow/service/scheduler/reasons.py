@@ -44,19 +44,9 @@ if TYPE_CHECKING:
 BUDGET = 0.2  # seconds in which one answer may plan
 EVERY = 1.0  # seconds between two plans of a cluster that are made for readers
 # reasons that lie with the job: they come before what its cluster is
-ITS_OWN = frozenset(
-    {
-        "dependency",
-        "begin-time",
-        "suspended",
-        "held",
-        "canceled",
-        "array-limit",
-        "pending",
-        "stopping",
-        "not-accepted",
-    }
-)
+ITS_OWN = frozenset({"dependency", "begin-time", "suspended", "held", "canceled", "array-limit", "pending"}) | {
+    *("stopping", "not-accepted")
+}
 SOON = "next-cycle"
 Reason = dict[str, Any]
 

@@ -99,7 +99,7 @@ def test_an_element_is_one_of_the_arrays_own_indexes(oak: Cluster) -> None:
         shown = oak.api.good("GET", f"/v1/jobs/{job}_{index}", None, oak.token)
         assert ([one["index"] for one in shown["tasks"]], shown["next"]) == ([task], None)
     assert found(oak, f"{job}_3") == []
-    oak.api.problem(400, "request-invalid", "POST", f"/v1/jobs/{job}_4:suspend", None, oak.token)
+    oak.api.problem(409, "conflict", "POST", f"/v1/jobs/{job}_4:suspend", None, oak.token)
 
 
 def test_a_site_calls_a_job_by_its_own_number(oak: Cluster) -> None:
