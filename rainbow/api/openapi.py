@@ -33,6 +33,7 @@ BODIES = {
     "slurm.run": "SlurmCall",
     "batch.submit": "Batch",
     "jobs.change_many": "ManyJobs",
+    "jobs.update": "JobChange",
     "agents.receive": "Receive",
     "agents.accept": "Accept",
     "agents.events": "Events",

@@ -41,21 +41,9 @@ def ref(name: str) -> dict[str, str]:
 TOTALS = {"type": "object", "additionalProperties": NUMBER}
 UNITS = {"type": "object", "additionalProperties": WORD}
 REFERENCE = _of(id=WORD, attempt=WHOLE)
-JOB = {
-    "id": WORD,
-    "number": WHOLE,
-    "name": WORD,
-    "requestor": WORD,
-    "cluster": _maybe(WORD),
-    "state": WORD,
-    "nodes": NUMBER,
-    "submitted_at": TIME,
-    "canceled_at": _maybe(TIME),
-    "ended_at": _maybe(TIME),
-    "wait": _maybe(ANY_OBJECT),
-    "basis": WORD,
-    "tag": WORD,
-}
+JOB: dict[str, Any] = {"id": WORD, "name": WORD, "requestor": WORD, "state": WORD, "basis": WORD, "tag": WORD}
+JOB |= {"cluster": _maybe(WORD), "nodes": NUMBER, "submitted_at": TIME, "wait": _maybe(ANY_OBJECT)}
+JOB |= {key: _maybe(TIME) for key in ("canceled_at", "ended_at")}
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
 TASK["properties"] |= {"errors": WORD}
 CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "units": UNITS, "workers": WHOLE}
@@ -200,7 +188,7 @@ BY_ENDPOINT = {
     **dict.fromkeys(("jobs.bid", "credentials.known", "config.models"), "Answer"),
     "jobs.listing": "Jobs",
     "jobs.find": "Found",
-    **dict.fromkeys(("jobs.show", "jobs.cancel", "jobs.change"), "JobShown"),
+    **dict.fromkeys(("jobs.show", "jobs.cancel", "jobs.change", "jobs.update"), "JobShown"),
     "jobs.change_many": "ChangedMany",
     "jobs.why": "Why",
     "jobs.certificate": "Certificate",
@@ -262,6 +250,7 @@ EXAMPLES: dict[str, Any] = {
     "clusters.plan": {"jobs": [{"jobspec": JOBSPEC, "count": 3}], "workers": {"n0": "OFFLINE"}},
     "batch.submit": {"jobs": [{"jobspec": JOBSPEC}, {"jobspec": JOBSPEC, "name": "second"}]},
     "jobs.change_many": {"where": {"name": "sweep-*", "state": "waiting"}, "limit": 1000},
+    "jobs.update": {"time_limit": 1440, "name": "train-2"},
     "agents.receive": {"agent": "a", "max": 4, "wait": 0},
     "agents.accept": {"agent": "a", "tasks": []},
     "agents.events": {"agent": "a", "events": []},
@@ -426,6 +415,17 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         dry_run={"type": "boolean"},
     )
     | {"oneOf": [{"required": ["jobs"]}, {"required": ["where"]}]},
+    "JobChange": {
+        **_closed(
+            [],
+            time_limit={"type": "number", "minimum": 0, "maximum": 2**31},
+            nodes=COUNT,
+            priority=RANK,
+            name=SOME,
+            held={"type": "boolean"},
+        ),
+        "minProperties": 1,
+    },
     "Receive": _object(["agent"], agent=AGENT, max=FROM_0, wait=FROM_0),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),

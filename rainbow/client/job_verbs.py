@@ -62,6 +62,10 @@ class JobVerbs:
         """Stop what runs of a job, and let it wait to start again."""
         return self._changed("POST", self._job(job_id) + ":requeue")
 
+    def update(self, job_id: str, **changes: Any) -> dict[str, Any]:
+        """Change `time_limit` (seconds), `nodes`, `priority` or `name` of a job; `held=True` holds it."""
+        return cast("dict[str, Any]", self._calls.call("PATCH", self._job(job_id), given(**changes)))
+
     def change_many(
         self,
         verb: str,

@@ -233,6 +233,12 @@ def jobspec(connection: sa.Connection, job_id: str) -> Any:
     return connection.execute(sa.select(jobs.c.jobspec).where(jobs.c.id == job_id)).scalar_one()
 
 
+def jobspec_changed(connection: sa.Connection, job_id: str) -> tuple[Any, Mapping[str, Any] | None]:
+    """Return the jobspec as it was given, and what was changed of it since."""
+    row = connection.execute(sa.select(jobs.c.jobspec, jobs.c.overrides).where(jobs.c.id == job_id)).one()
+    return row[0], row[1]
+
+
 def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     """Return why the job is where it is."""
     found: dict[str, Any] = connection.execute(sa.select(jobs.c.decision).where(jobs.c.id == job_id)).scalar_one()

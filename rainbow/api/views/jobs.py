@@ -29,6 +29,7 @@ from rainbow.errors import InputError, LimitError, RainbowError, RequestError, U
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
 from rainbow.service.jobs import names, verbs
+from rainbow.service.jobs.update import update as update_job
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
@@ -435,6 +436,19 @@ def change(job_id: str, verb: str) -> Any:
     and wait to start again; of an array also one element.
     """
     return _change(verb, job_id)
+
+
+@jobs.patch("/jobs/<id:job_id>")
+def update(job_id: str) -> Any:
+    """Change the limit, nodes, priority or name of a job, hold or release it: all that is asked, or nothing.
+
+    `nodes`, fewer than before, and a longer `time_limit` (seconds, 0: none) only while no agent has accepted a task
+    of it; a shorter limit always. A higher `priority` needs the cluster's secret. Old values stay under `changes`.
+    """
+    asking, asked = who(), read_mapping("JobChange")
+    whole = names.whole_job(service(), asking, job_id, login())
+    update_job(service(), asking, whole, asked, login())
+    return jsonify(timed(job_queries.show(service(), asking, whole)))
 
 
 @jobs.delete("/jobs/<id:job_id>")

@@ -1,4 +1,4 @@
-"""`rainbow job cancel|suspend|resume|hold|release|requeue`: one job, several, or all that filters choose."""
+"""`rainbow job cancel|suspend|resume|hold|release|requeue`, of one job, several or many; `rainbow job update`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rainbow.cli.commands.jobs import job
 from rainbow.cli.commands.logs import logs
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
+from rainbow.cli.output.columns import clock
 from rainbow.cli.session import with_tokens
 from rainbow.jobspec.times import seconds_of
 from rainbow.text import some
@@ -166,3 +167,54 @@ def release(client: Client, **given: Any) -> None:
 def requeue(client: Client, **given: Any) -> None:
     """Requeue jobs."""
     _run(client, "requeue", **given)
+
+
+@job.command()
+@click.argument("job_id")
+@click.option(
+    "-t", "--time", "limit", metavar="TIME", help="New time limit, as 24m, 2h or 1-0; a plain number is minutes."
+)
+@click.option("-N", "--nodes", type=click.IntRange(1), help="Number of nodes, fewer than before.")
+@click.option("--priority", type=int, help="New priority; a higher one needs the cluster's secret.")
+@click.option("-J", "--name", help="New name.")
+@printer.output_option
+@with_tokens
+def update(
+    client: Client,
+    job_id: str,
+    limit: str | None,
+    nodes: int | None,
+    priority: int | None,
+    name: str | None,
+    output: str,
+) -> None:
+    """Change the limit, nodes, priority or name of a job.
+
+    A shorter limit is always possible; a longer one, or fewer nodes, only while the job waits.
+
+    \b
+    rainbow job update 1042 -t 24m
+    """
+    seconds = None if limit is None else seconds_of(limit, plain=60)
+    if limit is not None and seconds is None:
+        raise click.BadParameter(f"{limit[:40]!r} is no duration: give 24m, 2h or 1-0", param_hint="--time")
+    changes = {"time_limit": seconds, "nodes": nodes, "priority": priority, "name": name}
+    if all(value is None for value in changes.values()):
+        raise click.UsageError("say what to change: -t, -N, --priority or -J")
+    before = client.job(job_id, limit=1)
+    found = client.update(before["id"], **changes)
+    news = (
+        (found.get("changes") or [{}])[-1].get("changed", {}) if found.get("changes") != before.get("changes") else {}
+    )
+    said = ", ".join(f"{_WORDS[key]} {_value(key, old)} -> {_value(key, new)}" for key, (old, new) in news.items())
+    line = f"job {found['number'] or found['id']}: {said or 'nothing changed'}"
+    printer.show(output, found, lambda console: console.print(printer.one_line(line), markup=False, soft_wrap=True))
+
+
+_WORDS = {"time_limit": "limit", "nodes": "nodes", "priority": "priority", "name": "name"}
+
+
+def _value(key: str, value: Any) -> str:
+    if key != "time_limit":
+        return str(value)
+    return clock(value) if value else "none"

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import LruCache
-from rainbow.jobspec import Request, parse_jobspec
+from rainbow.jobspec import Count, Request, parse_jobspec
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.scheduling.dependencies import BY_JOB
 from rainbow.state_machine import Task, task_id
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from rainbow.jobspec import Dependency
+    from rainbow.store.jobs import JobRecord
 
 
 REMEMBERED = 50_000  # jobs
 DIGITS = 10  # of the number of a job
 _by_job: dict[str, Reading] = {}
+_overrides: dict[str, Mapping[str, Any]] = {}  # of those jobs that were changed
 _by_request: LruCache[int, Reading] = LruCache(4_096)  # by number of the request
 
 
@@ -45,12 +47,38 @@ class Reading:
 
 
 def reading(connection: sa.Connection, job_id: str) -> Reading:
-    """Return what a job asks for. Job ids are never used again, so what was read once stays true."""
+    """Return what a job asks for. Job ids are never used again, so what was read once stays true until it is changed.
+
+    A process that has the job in a mirror learns of a change there, by `reading_of`, before it plans again.
+    """
     known = _by_job.get(job_id)
     if known is None:
-        known = by_id(connection, _read(json.dumps(jobs.jobspec(connection, job_id))))
-        remember(job_id, known)
+        jobspec, overrides = jobs.jobspec_changed(connection, job_id)
+        known = _changed(by_id(connection, _read(json.dumps(jobspec))), overrides)
+        remember(job_id, known, overrides)
     return known
+
+
+def reading_of(connection: sa.Connection, record: JobRecord) -> Reading:
+    """Return what a job asks for as its record says, also where another process has changed it."""
+    if _overrides.get(record.id) != record.overrides:
+        _by_job.pop(record.id, None)
+    return reading(connection, record.id)
+
+
+def _changed(read: Reading, overrides: Mapping[str, Any] | None) -> Reading:
+    """Return what a job asks for after changes: `duration`, in seconds, and `nodes`, of its outermost count."""
+    request = read.request
+    if overrides and "duration" in overrides:
+        request = replace(request, duration=float(overrides["duration"]))
+    if overrides and "nodes" in overrides:
+        count = Count(overrides["nodes"], overrides["nodes"])
+        variants = tuple(
+            tuple(replace(one, count=count) if one.type == "node" else one for one in variant)
+            for variant in request.variants
+        )
+        request = replace(request, variants=variants)
+    return read if request is read.request else read_request(request)
 
 
 def by_id(connection: sa.Connection, read: Reading) -> Reading:
@@ -70,11 +98,16 @@ def _known_id(connection: sa.Connection, number: str) -> str:
     return record.id if record is not None and record.number == int(number) else number
 
 
-def remember(job_id: str, read: Reading) -> None:
-    """Note what a job asks for, which its submit has read already."""
+def remember(job_id: str, read: Reading, overrides: Mapping[str, Any] | None = None) -> None:
+    """Note what a job asks for, which its submit has read already, or after changes."""
     if len(_by_job) >= REMEMBERED:
         _by_job.clear()
+        _overrides.clear()
     _by_job[job_id] = read
+    if overrides:
+        _overrides[job_id] = overrides
+    else:
+        _overrides.pop(job_id, None)
 
 
 @lru_cache(maxsize=4096)

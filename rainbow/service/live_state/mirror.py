@@ -26,7 +26,7 @@ from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.service.core.limits import limits_of
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.dependencies import target
-from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.jobspecs import reading, reading_of
 from rainbow.service.jobs.lifecycle import may_run
 from rainbow.service.live_state.comparison import check_space, compare
 from rainbow.service.live_state.live_job import Dependents, LiveJob, system_of
@@ -185,7 +185,7 @@ def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None)
 
 
 def _add(connection: sa.Connection, mirror: Mirror, record: JobRecord, waiting: WaitingTasks) -> None:
-    mirror.put_job(LiveJob(record, reading(connection, record.id), waiting, mirror.placing))
+    mirror.put_job(LiveJob(record, reading_of(connection, record), waiting, mirror.placing))
 
 
 def _look_at_dependents(connection: sa.Connection, mirror: Mirror, changed: dict[str, JobRecord], now: float) -> None:

@@ -151,6 +151,7 @@ def show(
         "eta": expectation(service, who, record, job["wait"]),
         **_units(service, record),
         **({"array": ids_text(array.ids)} if array else {}),
+        **({"changes": record.overrides["changes"]} if record.overrides else {}),
     }
 
 

@@ -30,6 +30,7 @@ BODIES: dict[str, Any] = {
     "events": {"agent": "a", "events": []},
     "job": jobspec(),
     "batch": {"jobs": [{"jobspec": jobspec()}]},
+    "change": {"name": "other"},
     "many": {"where": {"name": "none-such"}},
     "token": {"clusters": ["oak"]},
     "reservation": EXAMPLES["reservations.create"],
