@@ -50,17 +50,9 @@ CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "u
 STANDING = {"state": {"enum": ["up", "drained", "deleting", "unattended"]}, "ready": WHOLE}
 BAND = {"start": _maybe(TIME), "end": _maybe(TIME), "low": _maybe(TIME), "high": _maybe(TIME)}
 TURNED_OUT = _of(count=WHOLE, bias=_maybe(NUMBER), factor_2=_maybe(NUMBER), covered=_maybe(NUMBER))
-TOKEN = {
-    "id": WORD,
-    "kind": WORD,
-    "name": _maybe(WORD),
-    "clusters": _array(WORD),
-    "requestors": _maybe(_array(WORD)),
-    "accounts": _maybe(_array(WORD)),
-    "created_at": TIME,
-    "expires_at": _maybe(TIME),
-    "revoked_at": _maybe(TIME),
-}
+TOKEN = {"id": WORD, "kind": WORD, "name": _maybe(WORD), "clusters": _array(WORD), "created_at": TIME}
+TOKEN |= {"requestors": _maybe(_array(WORD)), "accounts": _maybe(_array(WORD))}
+TOKEN |= {"expires_at": _maybe(TIME), "revoked_at": _maybe(TIME)}
 ACCOUNT = {
     "name": WORD,
     "parent": WORD,
@@ -68,11 +60,9 @@ ACCOUNT = {
     "share": NUMBER,
     "used": NUMBER,
     "used_hours": NUMBER,
-    "factor": NUMBER,
-    "limits": ANY_OBJECT,
-    "budget": _maybe(ANY_OBJECT),
-    "users": _array(_of(user=WORD, factor=NUMBER)),
 }
+ACCOUNT |= {"factor": NUMBER, "limits": ANY_OBJECT, "budget": _maybe(ANY_OBJECT)}
+ACCOUNT |= {"users": _array(_of(user=WORD, factor=NUMBER))}
 SCHEDULING = {
     "policy": WORD,
     "settings": ANY_OBJECT,
@@ -415,17 +405,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         dry_run={"type": "boolean"},
     )
     | {"oneOf": [{"required": ["jobs"]}, {"required": ["where"]}]},
-    "JobChange": {
-        **_closed(
-            [],
-            time_limit={"type": "number", "minimum": 0, "maximum": 2**31},
-            nodes=COUNT,
-            priority=RANK,
-            name=SOME,
-            held={"type": "boolean"},
-        ),
-        "minProperties": 1,
-    },
+    "JobChange": _closed([], time_limit=FROM_0, nodes=COUNT, priority=RANK, name=SOME, held=YES)
+    | {"minProperties": 1},
     "Receive": _object(["agent"], agent=AGENT, max=FROM_0, wait=FROM_0),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),
     "Events": _object(["agent", "events"], agent=AGENT, events=_list(EVENT), seq=SEQ),

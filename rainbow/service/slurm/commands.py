@@ -12,6 +12,7 @@ from rainbow.errors import NotFound, RainbowError
 from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.times import moment
 from rainbow.service.jobs import lifecycle, names
+from rainbow.service.jobs.verbs import ManyJobs, change
 from rainbow.service.slurm.call import Answer, Call
 from rainbow.service.slurm.rows import Viewer, Wanted, job_rows, node_rows
 from rainbow.service.slurm.sbatch import sbatch
@@ -228,20 +229,20 @@ def scancel(service: Service, who: Caller, call: Call) -> Answer:
 
 
 def _cancel(service: Service, who: Caller, rows: Iterable[JobRow]) -> Answer:
-    """Cancel whole jobs, and elements where not all of an array that is left is meant."""
+    """Cancel whole jobs, and elements where not all of an array that is left is meant, in one request."""
     wanted: dict[str, list[JobRow]] = {}
     for row in rows:
         wanted.setdefault(row.job, []).append(row)
-    errors = []
+    meant: list[str] = []
     for job, own in wanted.items():
         left = [row for row in _rows(service, who, [job]) if row.state in ACTIVE]
-        try:
-            if len(own) < len(left):
-                raise CommandError(f"scancel: error: {own[0].id}: canceling elements is not carried by Rainbow\n")
-            lifecycle.cancel(service, who, job)
-        except RainbowError as fault:
-            if fault.code != "conflict":  # it has ended meanwhile
-                errors.append(f"scancel: error: Kill job error on job id {own[0].array}: {fault.message}\n")
+        meant += [job] if len(own) >= len(left) else [f"{row.array}_{row.index}" for row in own]
+    told = ManyJobs(service, who, "cancel").named(meant, None)
+    errors = [
+        f"scancel: error: Kill job error on job id {row['job']}: {row['text']}\n"
+        for row in told.refused
+        if row["code"] != "conflict"  # it has ended meanwhile
+    ]
     return Answer(err="".join(errors), exit=1 if errors else 0)
 
 
@@ -249,7 +250,7 @@ def _cancel(service: Service, who: Caller, rows: Iterable[JobRow]) -> Answer:
 
 
 def scontrol(service: Service, who: Caller, call: Call) -> Answer:
-    """Show jobs, partitions, nodes and the configuration; hold, release, suspend, resume."""
+    """Show jobs, partitions, nodes and the configuration; hold, release, suspend, resume, requeue."""
     words = read_words("scontrol", call.words)
     verb, *rest = words.rest or [""]
     if verb == "show":
@@ -267,12 +268,10 @@ def scontrol(service: Service, who: Caller, call: Call) -> Answer:
     )
 
 
-VERBS: Mapping[str, Callable[[Service, Caller, str], None]] = {
-    "hold": lifecycle.suspend,
-    "uhold": lifecycle.suspend,
-    "release": lifecycle.resume,
-    "suspend": lifecycle.suspend,
-    "resume": lifecycle.resume,
+# of scontrol → of ours
+VERBS: Mapping[str, str] = {
+    **{verb: verb for verb in ("hold", "release", "suspend", "resume", "requeue")},
+    "uhold": "hold",
 }
 
 
@@ -280,7 +279,8 @@ def _act(service: Service, who: Caller, verb: str, listed: Iterable[str]) -> Ans
     errors = []
     for word in (part for text in listed for part in text.removeprefix("jobid=").split(",") if part):
         try:
-            VERBS[verb](service, who, names.whole_job(service, who, word))
+            named = names.find(service, who, word)
+            change(service, who, VERBS[verb], named.job, named.element)
         except NotFound:
             errors.append(f"Invalid job id specified for job {word}\n")
         except RainbowError as fault:

@@ -121,7 +121,7 @@ def _rows_of(
         one |= _files(request, record, one["number"], str(one["index"]), one["folder"])
         if task is None:  # no cluster has it yet, or ever had
             state = "CANCELLED" if record.ended_at is not None else "PENDING"
-            reason = wait_reason(code, held=record.suspended_at is not None) if state == "PENDING" else "None"
+            reason = wait_reason(code, held=record.is_halted) if state == "PENDING" else "None"
             yield JobRow(**one, state=state, reason=reason, end=record.ended_at)
         else:
             yield JobRow(**{**one, **_of_tasks([task], state_of(task.state, task.cause), record, code, now)})
@@ -151,7 +151,7 @@ def _of_tasks(own: Sequence[Task], state: str, record: JobRecord, code: str, now
     gpus = sum(int(held.get("gpu", 0)) for task in own for held in task.placement.values())
     if state == "PENDING":
         site = next((str(task.pending["code"]) for task in own if task.pending and task.pending.get("code")), "")
-        reason = site if site.isalnum() else wait_reason(code, held=record.suspended_at is not None)
+        reason = site if site.isalnum() else wait_reason(code, held=record.is_halted)
     else:
         reason = end_reason(state, begun=begun is not None or bool(codes))
     found: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rainbow.service.jobs import lifecycle
+from rainbow.service.jobs import lifecycle, verbs
 from rainbow.service.placement import staged_tasks
 from rainbow.service.placement import submit as placing
 from rainbow.service.scheduler.step import step
@@ -68,7 +68,7 @@ def canceled(api, job):
 def test_a_cancel_is_done_when_it_answers_and_takes_a_piece_in_each_transaction(oak, monkeypatch):
     job, pieces, whole = submit(oak), [], lifecycle._end_some
     monkeypatch.setattr(lifecycle, "_end_some", lambda *given: pieces.append(given) or whole(*given))
-    monkeypatch.setattr(lifecycle, "CANCEL_SECONDS", 60.0)  # however slow the machine
+    monkeypatch.setattr(verbs, "CANCEL_SECONDS", 60.0)  # however slow the machine
     told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
     assert (told["state"], told["counts"], told["wait"]) == ("CANCELED", {"CANCELED": TASKS}, None)
     assert len(pieces) == 6
@@ -79,7 +79,7 @@ def test_a_cancel_that_is_cut_off_starts_nothing_more_and_is_finished_after_a_re
     job = submit(oak)
     running = oak.take()
     with monkeypatch.context() as patched:
-        patched.setattr(lifecycle, "CANCEL_SECONDS", 0.0)  # as if the server were killed after the first transaction
+        patched.setattr(verbs, "CANCEL_SECONDS", 0.0)  # as if the server were killed after the first transaction
         told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
     assert (told["state"], told["wait"]["reason"]) == ("WAITING", "canceled")
     assert told["counts"] == {"STOPPING": 8, "CANCELED": 500, "WAITING": TASKS - 508}
@@ -101,7 +101,7 @@ def test_a_cancel_that_is_cut_off_starts_nothing_more_and_is_finished_after_a_re
 
 def test_nothing_of_a_job_that_is_being_canceled_starts(oak, monkeypatch):
     job = submit(oak)
-    monkeypatch.setattr(lifecycle, "CANCEL_SECONDS", 0.0)
+    monkeypatch.setattr(verbs, "CANCEL_SECONDS", 0.0)
     monkeypatch.setattr("rainbow.service.scheduler.step.SLICE", 0.0)
     oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
     assert oak.take() == []

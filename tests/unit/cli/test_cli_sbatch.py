@@ -102,7 +102,7 @@ def test_jobs_wait_for_each_other_by_short_ids(shell: Shell) -> None:
     first = shell.json("submit", "-H", "--", "true")["id"]
     second = shell.json("submit", "-d", f"afterok:{first[:14]}", "--", "true")["id"]
     assert shell.json("job", "show", second[:20])["wait"]["reason"] == "dependency"
-    assert shell.json("job", "why", first)["wait"]["reason"] == "suspended"
+    assert shell.json("job", "why", first)["wait"]["reason"] == "held"
     assert "several jobs begin with" in shell("job", "show", first[:5]).stderr
     assert "give at least 4 digits of an id" in shell("job", "show", first[:3]).stderr
     assert shell.code("job", "show", "ffff") is Exit.NOT_FOUND

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from rainbow.service.jobs.verbs import VERBS
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.support.page_client import Browser, every_page, read, submit
 
@@ -96,6 +97,8 @@ def bodies(oak: Cluster) -> dict[str, Callable[[], Any]]:
         "patch /v1/clusters/{name}/state": dict,
         "put /v1/clusters/{name}/state": dict,
         "post /v1/jobs:batch": lambda: {"jobs": [{"jobspec": jobspec()}], "clusters": [{"name": "oak"}]},
+        "patch /v1/jobs/{job_id}": lambda: {"name": "other"},
+        **{f"post /v1/jobs:{verb}": lambda: {"where": {"name": "none-such"}} for verb in VERBS},
         "post /v1/policy:check": dict,
         "post /v1/policy:diff": lambda: {"config": ""},
         "post /v1/tokens": lambda: {"clusters": ["oak"]},
