@@ -176,7 +176,7 @@ def submit(
         return
     if output == "table":
         _draw(printer.console(), dict(made))
-    ended = wait_for(client, made["id"])
+    ended = wait_for(client, made)
     printer.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
 
@@ -205,12 +205,13 @@ def tell(notes: Sequence[str]) -> None:
         click.echo(f"rainbow: {printer.one_line(note)}", err=True)
 
 
-def wait_for(client: Client, job_id: str) -> dict[str, Any]:
+def wait_for(client: Client, made: Mapping[str, Any]) -> dict[str, Any]:
     """Return the job that was submitted here when it has ended; Ctrl-C ends the waiting alone, and says so."""
     try:
-        return dict(client.wait(job_id))
+        return dict(client.wait(made["id"]))
     except KeyboardInterrupt:
-        tell([f"job {job_id} continues; rainbow job cancel {job_id} ends it"])
+        name = made.get("number") or made["id"]
+        tell([f"job {name} continues; rainbow job cancel {name} ends it"])
         raise
 
 

@@ -55,7 +55,7 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
     if "quiet" not in given:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))
     if "wait" in given:
-        click.get_current_context().exit(exit_code_of(wait_for(client, made["id"])))
+        click.get_current_context().exit(exit_code_of(wait_for(client, made)))
 
 
 _POINTER = re.compile(r"/attributes/(?:site/slurm \(([^)]*)\)|system/([a-z-]+)(?=:))")
