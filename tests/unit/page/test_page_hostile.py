@@ -99,6 +99,7 @@ def bodies(oak: Cluster) -> dict[str, Callable[[], Any]]:
         "post /v1/jobs:batch": lambda: {"jobs": [{"jobspec": jobspec()}], "clusters": [{"name": "oak"}]},
         "patch /v1/jobs/{job_id}": lambda: {"name": "other"},
         **{f"post /v1/jobs:{verb}": lambda: {"where": {"name": "none-such"}} for verb in VERBS},
+        "post /v1/slurm/{command}": lambda: {"words": [], "user": "ann"},
         "post /v1/policy:check": dict,
         "post /v1/policy:diff": lambda: {"config": ""},
         "post /v1/tokens": lambda: {"clusters": ["oak"]},
@@ -134,7 +135,9 @@ def taken(api: Api, oak: Cluster) -> set[str]:
         name = f"{operation} /{'/'.join(place)}"
         body = put(sent[operation](), place, hostile(number))
         secret = REGISTRATION if operation == "post /v1/clusters" else oak.secret if "{name}" in path else ADMIN
-        answer = api.call(method.upper(), path.format(name="oak", account="bio", job_id="last"), body, secret)
+        answer = api.call(
+            method.upper(), path.format(name="oak", account="bio", job_id="last", command="squeue"), body, secret
+        )
         assert answer.status_code < 500, (name, answer.get_data(as_text=True))
         if answer.status_code < 300:
             found.add(name)
