@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rainbow.agent.executors.local import for_managers
@@ -106,8 +107,8 @@ class Survey:
     up: tuple[str, ...]
 
 
-def survey(source: str) -> Survey:
-    """Ask the resource manager of a source."""
+def survey(source: str, waits: Mapping[int, float] = MappingProxyType({})) -> Survey:
+    """Ask the resource manager of a source; `waits`: {cores: seconds until such a job would start}."""
     if source not in _SAYS:
         raise RequestError(f"unknown source {source!r}; available: {', '.join(sorted(_SAYS))}")
     document = graph_sources.get(_READ_BY.get(source, source))(_SAYS[source]())
@@ -117,7 +118,7 @@ def survey(source: str) -> Survey:
     memory = [amounts.get("memory", 0) for amounts in worker_capacity(cluster).values()]
     free = _FREE[source](up) if source in _FREE else len(up)
     state = {"nodes_free": free, "memory_per_node": min(memory) // GIB}
-    return Survey(document, {**state, **(_waits_in_slurm() if source in ("slurm", SWITCHED) else {})}, tuple(up))
+    return Survey(document, {**state, **(_waits_in_slurm(waits) if source in ("slurm", SWITCHED) else {})}, tuple(up))
 
 
 def _said(*command: str) -> str:
@@ -154,23 +155,20 @@ def _idle_in_slurm(up: Sequence[str]) -> int:
     return len({row[0] for row in rows if len(row) == 2 and row[1].startswith(IDLE)} & set(up))
 
 
-def _waits_in_slurm() -> dict[str, float]:
-    """Return what Slurm's default partition says of waiting there, and of cores that are taken, by whomever.
+def _waits_in_slurm(waits: Mapping[int, float]) -> dict[str, float]:
+    """Return what is known of waiting in Slurm, and of cores that are taken, by whomever.
 
     These are hints: where Slurm does not give them, the rest is reported without.
     """
     with suppress(Unavailable, RequestError):
-        return _asked_of_slurm()
+        return _asked_of_slurm(waits)
     return {}
 
 
-def _asked_of_slurm() -> dict[str, float]:
-    slurm, waits = Slurm(), dict[int, float | None]()
+def _asked_of_slurm(waits: Mapping[int, float]) -> dict[str, float]:
+    slurm = Slurm()
     counted = slurm.cores().read(_said(*slurm.cores().command))
     queued = status.backlog(_said("squeue", "-h", "-r", "-t", "PD", "-o", status.PENDING))
-    for size, question in slurm.waits(counted[2]):
-        told = _done(*question.command).stderr.decode("utf-8", "replace")  # refused: nothing is known of this size
-        waits[size] = question.read(told)
     return status.variables(waits, counted, queued)
 
 
@@ -183,6 +181,7 @@ _SAYS: dict[str, Callable[[], str]] = {
     "slurm": _slurm,
     SWITCHED: lambda: f"{_slurm()}\n{_said('scontrol', 'show', 'topology')}",
     "flux-r": lambda: _said("flux", "resource", "R"),
+    "gridengine": lambda: _said("qhost", "-q", "-xml"),
     "hwloc": lambda: _said("lstopo-no-graphics", "--of", "xml"),
     "local": describe,
 }

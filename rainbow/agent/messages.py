@@ -1,12 +1,14 @@
-"""The agent's messages: offers become runs, ends become events."""
+"""The agent's messages: offers become runs, orders go to the executor, ends become events."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
-from rainbow.agent.executors.run import TAIL, Ended, Pending, Run, RunId, SiteJob, Written
+from rainbow.agent.executors.interface import Executor, Suspends, Warns
+from rainbow.agent.executors.run import TAIL, Checked, Ended, Pending, Result, Run, RunId, SiteJob, Written
 from rainbow.client import responses
 from rainbow.jobspec.hostlist import expand_ids, fold_ids
 
@@ -99,6 +101,12 @@ def wrote(run: RunId, written: Written) -> responses.Event:
     return {**said, "errors": written.errors} if written.errors else said
 
 
+def checked(question: str, said: Checked) -> responses.Event:
+    """Report whether a site would take a job to come."""
+    event: responses.Event = {"task": question, "attempt": 0, "event": "checked", "text": said.refused[:300]}
+    return event if said.wait is None else {**event, "facts": {"wait": said.wait}}
+
+
 def ended(end: Ended) -> responses.Event:
     """Report how a run ended."""
     task, attempt = end.id
@@ -145,3 +153,33 @@ def stale_runs(stale: Iterable[str], said: Iterable[RunId]) -> list[RunId]:
     """
     spoken = sorted(said)
     return [next(run for run in spoken if run[0] == task) for task in stale if any(run[0] == task for run in spoken)]
+
+
+def in_words(end: Ended) -> str:
+    """Say how a run ended, for the agent's log."""
+    how = "exit code" if end.result is Result.EXITED else str(end.result)
+    code = f" {end.exit_code}" if end.result is Result.EXITED else ""
+    detail = end.detail.removeprefix(f"{end.result}: ")
+    return f"ended: {how}{code}" + (f" ({detail})" if detail else "")
+
+
+DONE = {"suspend": "suspended", "resume": "resumed"}
+
+
+def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
+    """Suspend or resume a run; return what is to be told of it: that it is so, or that it cannot be."""
+    if not isinstance(executor, Suspends):
+        return happened(run, "unable", f"executor {type(executor).__name__} does not support suspend")
+    try:
+        (executor.suspend if verb == "suspend" else executor.resume)(run)
+    except Exception as fault:  # an executor may be anybody's
+        return happened(run, "unable", f"the executor could not {verb} it: {fault}")
+    return happened(run, DONE[verb])
+
+
+def end(executor: Executor, run: RunId, told: Mapping[str, Any]) -> None:
+    """End a run; one that is preempted gets its signal first, where the executor can send one."""
+    if told.get("signal") and isinstance(executor, Warns):
+        executor.warn(run, told["signal"], told.get("grace", 0.0))
+    else:
+        executor.stop(run)

@@ -14,19 +14,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from rainbow.agent.background_call import BackgroundCall
 from rainbow.agent.executors import lease
 from rainbow.agent.executors.interface import (
+    Checks,
     Executor,
     Explains,
     Gives,
     Leased,
     Names,
     Sees,
-    Suspends,
-    Warns,
     Withdraws,
     Writes,
 )
@@ -35,8 +33,12 @@ from rainbow.agent.journal import Journal
 from rainbow.agent.messages import (
     at_site,
     batch,
+    checked,
+    end,
     ended,
     happened,
+    hold,
+    in_words,
     placed,
     refs,
     run_id,
@@ -48,32 +50,9 @@ from rainbow.agent.messages import (
 from rainbow.client import Client, Problem, responses
 from rainbow.text import some
 
-DONE = {"suspend": "suspended", "resume": "resumed"}
-
-
-def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
-    """Suspend or resume a run; return what is to be told of it: that it is so, or that it cannot be."""
-    if not isinstance(executor, Suspends):
-        return happened(run, "unable", f"executor {type(executor).__name__} does not support suspend")
-    try:
-        (executor.suspend if verb == "suspend" else executor.resume)(run)
-    except Exception as fault:  # an executor may be anybody's
-        return happened(run, "unable", f"the executor could not {verb} it: {fault}")
-    return happened(run, DONE[verb])
-
-
 HELD_THERE = "held at its site"
 MAX_TASKS = 64  # at once
 PROCESSES = 1  # of a task for each core it holds; 0: no limit
-
-
-def end(executor: Executor, run: RunId, told: Mapping[str, Any]) -> None:
-    """End a run; one that is preempted gets its signal first, where the executor can send one."""
-    if told.get("signal") and isinstance(executor, Warns):
-        executor.warn(run, told["signal"], told.get("grace", 0.0))
-    else:
-        executor.stop(run)
-
 
 STOP, KEEP = "stop", "keep"  # what becomes of tasks when the server has not answered for a lease
 OVER = "its agent had no word from the server for a lease"
@@ -85,6 +64,7 @@ REPEAT_PAUSE = 0.5  # seconds to let pass when the server only repeats itself
 LAST_WORDS = 15.0  # seconds to end tasks and say so after being told to stop
 OFFERS = 256  # in one answer: what is offered is accepted in one message
 EVENTS = 256  # in one message
+REPEATED = ("stop", "suspend", "resume", "withdraw", "tasks", "checks")  # what is told until it is done
 
 
 class Agent:
@@ -137,6 +117,7 @@ class Agent:
         self._explained: dict[RunId, Pending] = {}
         self._held: set[RunId] = set()
         self._account: Mapping[RunId, Pending] | None = None  # of what waits, as it was told last
+        self._checking: set[str] = set()  # questions about jobs to come that the executor has not answered
         self._has_beaten = False
         self._stop_by: float | None = None
         self._told_to_stop = False
@@ -156,7 +137,7 @@ class Agent:
         try:
             while not self._is_done():
                 self._turn()
-                self._wake.wait(TICK if self._executor.running() else IDLE_TICK)
+                self._wake.wait(TICK if self._executor.running() or self._checking else IDLE_TICK)
                 self._wake.clear()
         finally:
             self._executor.close()
@@ -266,11 +247,22 @@ class Agent:
         self._obey(answer)
         if self._has_beaten and self._measure is None and not self._executor.running():
             self._last_beat = self._clock()  # to ask for work is a sign of life, and there is nothing else to say
+        has_asked = self._ask_site(answer.get("checks", ()))
         fresh = [offer for offer in answer["tasks"] if run_id(offer) not in self._journal.starting]
         if not self._told_to_stop:
             self._journal.keep(fresh)
-        if not fresh and any(answer.get(key) for key in ("stop", "suspend", "resume", "withdraw", "tasks")):
+        if not (fresh or has_asked) and any(answer.get(key) for key in REPEATED):
             self._ears.rest(REPEAT_PAUSE)
+
+    def _ask_site(self, questions: Sequence[responses.Offer]) -> bool:
+        """Begin to ask the site whether it would take jobs to come; return whether one is new."""
+        fresh = [one for one in questions if one["id"] not in self._checking]
+        if not isinstance(self._executor, Checks):
+            return False
+        for one in fresh:
+            self._checking.add(one["id"])
+            self._executor.check(one["id"], run_of(one))
+        return bool(fresh)
 
     def _not_received(self, problem: Problem) -> None:
         self._say(f"server refused to hand out tasks: {problem}")
@@ -359,6 +351,7 @@ class Agent:
             seq=number,
             load=load,
             on_lost_server=keeps,
+            checks=isinstance(self._executor, Checks) or None,
         )
         self._voice.call(beat, partial(self._beaten, ours, workers), partial(self._not_beaten, workers))
 
@@ -426,9 +419,10 @@ class Agent:
         self._tell_waits()
         self._tell_held()
         self._tell_output()
-        for end in ends:
-            if end.id in self._journal.starting:  # else disowned, or told before
-                self._tell_end(end)
+        self._tell_checked()
+        for one in ends:
+            if one.id in self._journal.starting:  # else disowned, or told before
+                self._tell_end(one)
 
     def _tell_begun(self) -> None:
         for run in self._executor.begun():
@@ -449,13 +443,13 @@ class Agent:
                 if run in self._journal.starting:
                     self._journal.tell(at_site(run, job))
 
-    def _tell_end(self, end: Ended) -> None:
-        if end.id in self._fenced:
-            self._fenced.discard(end.id)
-            if end.result in (Result.STOPPED, Result.LOST):  # by us: the lease was over
-                end = replace(end, result=Result.LOST, detail=OVER)
-        self._journal.tell(ended(end))
-        self._say(f"task {end.id[0]} {_in_words(end)}")
+    def _tell_end(self, one: Ended) -> None:
+        if one.id in self._fenced:
+            self._fenced.discard(one.id)
+            if one.result in (Result.STOPPED, Result.LOST):  # by us: the lease was over
+                one = replace(one, result=Result.LOST, detail=OVER)
+        self._journal.tell(ended(one))
+        self._say(f"task {one.id[0]} {in_words(one)}")
 
     def _tell_held(self) -> None:
         """Tell what users of the site hold in place, and what they let continue."""
@@ -475,6 +469,14 @@ class Agent:
                 if run in self._journal.starting:
                     self._journal.tell(wrote(run, written))
 
+    def _tell_checked(self) -> None:
+        """Tell what the site has said of jobs to come."""
+        if isinstance(self._executor, Checks):
+            for question, said in self._executor.checked().items():
+                self._checking.discard(question)
+                if said is not None:
+                    self._journal.tell(checked(question, said))
+
     def _tell_waits(self) -> None:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""
         if not isinstance(self._executor, Explains):
@@ -488,10 +490,3 @@ class Agent:
             if self._explained.get(run) != why:
                 self._journal.tell(waits(run, why))
         self._explained = waiting
-
-
-def _in_words(end: Ended) -> str:
-    how = "exit code" if end.result is Result.EXITED else str(end.result)
-    code = f" {end.exit_code}" if end.result is Result.EXITED else ""
-    detail = end.detail.removeprefix(f"{end.result}: ")
-    return f"ended: {how}{code}" + (f" ({detail})" if detail else "")

@@ -198,7 +198,6 @@ BY_ENDPOINT = {
     "slurm.run": "SlurmAnswer",
 }
 
-
 GRAPH = {
     "graph": {
         "nodes": {
@@ -251,7 +250,6 @@ EXAMPLES: dict[str, Any] = {
     "tokens.mint": {"clusters": ["oak"], "requestors": ["ann"], "name": "for ann"},
 }
 
-
 NAME = {
     "type": "string",
     "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
@@ -285,11 +283,12 @@ SEQ = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 RUN = _object(["id", "attempt"], id={"type": "string"}, attempt={"type": "integer"})
 FACT = {"type": ["string", "number", "boolean", "null"], "maxLength": 300}
 IDS = {"type": "string", "maxLength": 10_000}  # 0-5,8
+HAPPENED = ["pending", "started", "ended", "suspended", "resumed", "unable", "output", "placed", "site", "checked"]
 EVENT = _object(
     ["task", "attempt", "event"],
     task={"type": "string"},
     attempt={"type": "integer"},
-    event={"enum": ["pending", "started", "ended", "suspended", "resumed", "unable", "output", "placed", "site"]},
+    event={"enum": HAPPENED},
     code=_or_null({"type": "string", "maxLength": 100}),
     **dict.fromkeys(("number", "partition"), _or_null({"type": "string", "maxLength": 100})),
     nodes=_or_null({"type": "string", "maxLength": 1_000}),
@@ -417,6 +416,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         running=_list(RUN),
         seq=SEQ,
         load=LOAD,
+        checks=_or_null({"type": "boolean"}),
         on_lost_server=_or_null({"enum": ["stop", "keep"]}),
     ),
     "Token": {

@@ -230,12 +230,13 @@ class Client(WaitVerbs, JobVerbs, Figures):
         explain: bool = False,
         certificate: bool = False,
         backend: str | None = None,
+        login: str | None = None,
     ) -> responses.Match:
-        """Ask which clusters could run a jobspec; nothing is stored.
+        """Ask which clusters could run a jobspec; nothing is stored. `login`: whose it would be, for sites.
 
         `explain`: each with an `explanation`; `certificate`: each yes with its rows, each no with its refutation.
         """
-        body: dict[str, Any] = {"jobspec": jobspec} | given(selector=selector, clusters=named(clusters))
+        body: dict[str, Any] = {"jobspec": jobspec} | given(selector=selector, clusters=named(clusters), login=login)
         body |= given(explain=explain or None, certificate=certificate or None, backend=backend)
         return cast("responses.Match", self._calls.call("POST", "/v1/match", body))
 
@@ -438,7 +439,6 @@ class Client(WaitVerbs, JobVerbs, Figures):
         self._calls.call("DELETE", path("tokens", token_id))
 
     # ── what an agent says and hears ────────────────────────────────────────────────────────────────────────
-
     def receive(self, name: str, agent: str, max: int = 16, wait: float = 20.0) -> responses.Received:
         """Wait up to `wait` seconds for tasks to run, at most `max` of them, or to stop."""
         body = {"agent": agent, "max": max, "wait": wait}
@@ -468,13 +468,14 @@ class Client(WaitVerbs, JobVerbs, Figures):
         seq: int | None = None,
         load: Mapping[str, float] | None = None,
         on_lost_server: str | None = None,
+        checks: bool | None = None,
     ) -> responses.Beat:
         """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
 
-        `on_lost_server`: "keep" if its tasks continue when it loses the server.
+        `on_lost_server`: "keep" if its tasks continue when it loses the server. `checks`: it asks its site.
         """
         body = {"agent": agent, "workers": workers, "running": list(running)}
-        body |= given(seq=seq, load=load, on_lost_server=on_lost_server)
+        body |= given(seq=seq, load=load, on_lost_server=on_lost_server, checks=checks)
         return cast("responses.Beat", self._calls.call("POST", of_cluster(name, "heartbeat"), body))
 
     def ready(self) -> bool:

@@ -72,7 +72,8 @@ class Offer(RunRef):
 class Received(TypedDict):
     """New offers, tasks that must stop, be held or continue, and how long the server goes without a heartbeat.
 
-    `jobs` ({id, name, requestor, jobspec}) are sent to takers of whole jobs.
+    `jobs` ({id, name, requestor, jobspec}) are sent to takers of whole jobs; `checks` are jobs to come, of which the
+    agent asks its site whether that would take them.
     """
 
     tasks: list[Offer]
@@ -82,6 +83,7 @@ class Received(TypedDict):
     withdraw: NotRequired[list[RunRef]]
     lease: float
     grace: NotRequired[float]
+    checks: NotRequired[list[Offer]]
     jobs: NotRequired[list[dict[str, Any]]]
 
 
@@ -95,7 +97,8 @@ class Accepted(TypedDict):
 class Event(TypedDict):
     """Something that happened to a task.
 
-    `event` is pending, started, placed, site, output, suspended, resumed, unable or ended: docs/reference-agent.md.
+    `event` is pending, started, placed, site, output, suspended, resumed, unable, ended or checked:
+    docs/reference-agent.md.
     """
 
     task: str

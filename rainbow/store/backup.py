@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, Conflict
-from rainbow.store.accounts import tables  # noqa: F401 - their tables are among those of `metadata`
+from rainbow.store import workers  # noqa: F401 - its table is among those of `metadata`
+from rainbow.store.accounts import tables  # noqa: F401 - so are these
 from rainbow.store.engine import Store, file_of, open_store
 from rainbow.store.migrations.upgrade import is_current
 from rainbow.store.names import numbers

@@ -255,7 +255,7 @@ agents = _by_cluster(
     sa.Column("workers", JSON),  # those it speaks for; NULL: all of the cluster
     sa.Column("seq", sa.BigInteger, nullable=False, server_default="0"),  # the highest number of a message of its
     sa.Column("load", JSON),  # of its workers, by name of the value
-    sa.Column("keeps", sa.Boolean, nullable=False, server_default=sa.false()),  # its tasks go on without the server
+    *(sa.Column(name, sa.Boolean, nullable=False, server_default=sa.false()) for name in ("keeps", "checks")),
 )
 
 credentials = sa.Table(

@@ -1,16 +1,16 @@
-"""The workers' states, the agents' last heartbeats, and what proves that starts hold of workers what they ask for."""
+"""The workers' states, the agents' last heartbeats, certificates of starts, and questions to the agents of sites."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from rainbow.certificate.document import Stored, unfolded
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
-from rainbow.store.schema import agents, clusters, tasks, workers
+from rainbow.store.schema import ID, JSON, TIME, agents, clusters, metadata, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
 _AGENTS_OF_MANY = sa.select(agents).where(agents.c.cluster_id.in_(sa.bindparam("wanted", expanding=True)))
@@ -35,6 +35,7 @@ class AgentRecord:
     seq: int = 0
     load: Mapping[str, float] | None = None  # of the machine it watches, by name of the value
     keeps: bool = False  # its tasks go on when it loses the server
+    checks: bool = False  # it asks its site whether that would take a job
 
 
 def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentRecord]:
@@ -64,11 +65,20 @@ def put_agent(connection: sa.Connection, cluster_id: str, record: AgentRecord, *
         "workers": _written(record.workers),
         "seq": record.seq,
         "keeps": record.keeps,
+        "checks": record.checks,
     }
     values["load"] = None if record.load is None else dict(record.load)
     news = values if beats else {"seen_at": record.seen_at, "seq": record.seq}
     if not connection.execute(_SEEN, {"of": cluster_id, "called": record.name, **news}).rowcount:
         connection.execute(agents.insert().values(cluster_id=cluster_id, name=record.name, **values))
+
+
+_CHECKING = sa.select(agents.c.cluster_id).where(agents.c.checks.is_(sa.true())).distinct()
+
+
+def checking(connection: sa.Connection) -> frozenset[str]:
+    """Return the ids of the clusters that have an agent which asks its site about jobs to come."""
+    return frozenset(connection.execute(_CHECKING).scalars())
 
 
 def renew(connection: sa.Connection, signs: Iterable[tuple[str, AgentRecord]]) -> None:
@@ -83,7 +93,9 @@ def forget_agents(connection: sa.Connection, before: float) -> None:
 
 
 def _agent_record(row: sa.Row[Any]) -> AgentRecord:
-    return AgentRecord(row.name, row.seen_at, _workers_of(row.workers), row.seq, row.load, bool(row.keeps))
+    return AgentRecord(
+        row.name, row.seen_at, _workers_of(row.workers), row.seq, row.load, bool(row.keeps), bool(row.checks)
+    )
 
 
 def _workers_of(stored: Collection[str] | None) -> frozenset[str] | None:
@@ -279,3 +291,62 @@ def certificate_of(connection: sa.Connection, task: Task) -> Stored | bytes | No
     key = {"wanted": task.job, "of_gang": task.gang, "at": task.assigned_at}
     content = connection.execute(_FIRST, key).scalar()
     return unfolded(content) if content else content
+
+
+# ── questions to sites that schedule for themselves ──
+
+site_checks = sa.Table(
+    "site_checks",
+    metadata,
+    sa.Column("id", ID, primary_key=True),  # SHA-256 of the cluster and of what is asked
+    sa.Column("cluster_id", ID, sa.ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("question", JSON, nullable=False),
+    sa.Column("asked_at", TIME, nullable=False, index=True),
+    sa.Column("answered_at", TIME),  # NULL: not yet
+    sa.Column("answer", JSON),
+)
+
+
+class SiteCheck(NamedTuple):
+    """A question; `answer` is None until an agent has answered."""
+
+    id: str
+    cluster_id: str
+    question: Mapping[str, Any]
+    asked_at: float
+    answer: Mapping[str, Any] | None = None
+
+
+def checks_by_id(connection: sa.Connection, ids: Collection[str], since: float) -> dict[str, SiteCheck]:
+    """Return those of these questions that were asked since a time."""
+    wanted = sa.select(site_checks).where(site_checks.c.id.in_(ids), site_checks.c.asked_at >= since)
+    return {row.id: _check(row) for row in connection.execute(wanted)}
+
+
+def open_checks(connection: sa.Connection, cluster_id: str, since: float) -> list[SiteCheck]:
+    """Return the questions to a cluster that are not answered, and were asked since a time."""
+    wanted = sa.select(site_checks).where(
+        site_checks.c.cluster_id == cluster_id, site_checks.c.answered_at.is_(None), site_checks.c.asked_at >= since
+    )
+    return [_check(row) for row in connection.execute(wanted.order_by(site_checks.c.asked_at))]
+
+
+def add_checks(connection: sa.Connection, checks: Sequence[SiteCheck], forgotten: float) -> None:
+    """Store questions in place of those that are too old; forget what was asked before a time."""
+    ids = [check.id for check in checks]
+    old = sa.or_(site_checks.c.asked_at < forgotten, site_checks.c.id.in_(ids))
+    connection.execute(site_checks.delete().where(old))
+    rows = [{**check._asdict(), "answered_at": None} for check in checks]
+    connection.execute(site_checks.insert(), rows)
+
+
+def answer_check(
+    connection: sa.Connection, cluster_id: str, check_id: str, answer: Mapping[str, Any], now: float
+) -> bool:
+    """Store an answer; False if there is no such question to this cluster."""
+    known = site_checks.update().where(site_checks.c.id == check_id, site_checks.c.cluster_id == cluster_id)
+    return bool(connection.execute(known.values(answered_at=now, answer=dict(answer))).rowcount)
+
+
+def _check(row: sa.Row[Any]) -> SiteCheck:
+    return SiteCheck(row.id, row.cluster_id, row.question, row.asked_at, row.answer)

@@ -17,6 +17,7 @@ CASES = Path(__file__).parents[1] / "cases" / "sources"
 EXAMPLES = {
     "flux-r": ("flux-r.json", {"tioga0", "tioga1", "tioga2", "tioga3", "big"}, set()),
     "slurm": ("slurm-scontrol-22.05.txt", {"node01", "node02"}, {"node02"}),
+    "gridengine": ("gridengine-8.1.9.xml", {"localhost", "away"}, {"away"}),
     "hwloc": ("hwloc-2.9.xml", {"vm"}, set()),
     "local": ("local.json", {"laptop"}, set()),
     "kubernetes": (
@@ -36,6 +37,6 @@ def test_sources_are_all_covered_here() -> None:
 
 
 def test_unknown_source_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownPlugin, match="flux-r, hwloc, kubernetes, local, slurm") as caught:
+    with pytest.raises(UnknownPlugin, match="flux-r, gridengine, hwloc, kubernetes, local, slurm") as caught:
         graph_sources.get("pbs")
     assert isinstance(caught.value, RainbowError)

@@ -111,10 +111,8 @@ def test_a_job_is_canceled_by_its_id(site: Site) -> None:
     assert pending == () or pending[-1] == "7"
 
 
-def test_expected_waits_are_asked_for_sizes_up_to_all_cores_or_not_at_all(site: Site) -> None:
-    asked = dict(site.waits(12))
-    assert sorted(asked) in ([], [1, 2, 4, 8, 12])
-    assert all(question.read("nothing is known") is None for question in asked.values())
+def test_a_plan_that_is_not_said_is_not_known(site: Site) -> None:
+    assert site.planned("nothing is known") is None
 
 
 def test_flux_is_handed_what_its_jobspec_says() -> None:

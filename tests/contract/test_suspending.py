@@ -9,7 +9,7 @@ import pytest
 
 from rainbow.agent import Executor, Result
 from rainbow.agent.executors.interface import Suspends
-from rainbow.agent.work_loop import hold
+from rainbow.agent.messages import hold
 from rainbow.testing.executors import ends, python, run_of, until
 
 TICK = """

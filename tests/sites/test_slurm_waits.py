@@ -64,7 +64,9 @@ class Site:
     def variables(self, now: float) -> dict[str, float]:
         """Return what an agent would report."""
         taken = sum(job.least for job in self.running)
-        waits = {size: self.planned(size, now) for size in status.sizes(self.cores)}
+        waits = {
+            size: self.planned(size, now) for size in (1, 2, 4, 8, 16, 32, 64, 128, self.cores) if size <= self.cores
+        }
         work = sum(job.least * job.walltime for job in self.waiting)
         told = status.variables(waits, (self.cores - taken, taken, self.cores), (len(self.waiting), work))
         return {**told, "nodes_free": (self.cores - taken) // 8}

@@ -66,6 +66,12 @@ SERVICES = {
         folders=("/usr/sbin", "/usr/lib/*/slurm-wlm"),
         must=False,  # packages that not every image has beside Slurm's
     ),
+    "Grid Engine": Wanted(
+        packages=("gridengine-master", "gridengine-exec", "gridengine-client"),
+        programs=("sge_qmaster", "sge_execd", "qsub", "qconf"),
+        folders=("/usr/lib/gridengine",),
+        must=False,
+    ),
     "sudo": Wanted(packages=("sudo",), programs=("sudo", "unshare", "setpriv"), must=False),
     "Chromium": Wanted(
         packages=("chromium-headless-shell", "fonts-dejavu-core"),  # takes a third of the whole browser's time

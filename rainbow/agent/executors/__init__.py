@@ -21,6 +21,11 @@ def _slurm(argument: str, environment: Mapping[str, str], folder: Path | None) -
     return _opened("slurm.executor", argument, environment, folder)
 
 
+@executors.add("gridengine")
+def _gridengine(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
+    return _opened("gridengine.executor", argument, environment, folder)
+
+
 @executors.add("psij")
 def _psij(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:
     made: Executor = _module("psij", "slurm").BatchExecutor(argument, environment, folder)

@@ -84,6 +84,10 @@ class Flux:
         """Ask nothing: a broker that restarts has its jobs on disk."""
         return Question((), lambda _: None)
 
+    def forgets(self, begun: bool) -> bool:
+        """Return False: what has ended is inactive."""
+        return False
+
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the words of flux cancel."""
         return () if pending else ("flux", "cancel", job)
@@ -131,9 +135,8 @@ class Flux:
         words = ("flux", "resource", "list", "-n", "-s", "free,allocated,down", "-o", "{state}|{ncores}")
         return Question(words, read)
 
-    def waits(self, cores: int) -> Iterator[tuple[int, Question[float | None]]]:
-        """Ask nothing: Flux plans what is submitted alone."""
-        return iter(())
+    def planned(self, said: str) -> tuple[int, float] | None:
+        """Read nothing: Flux plans what is submitted alone."""
 
     def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
         """Say why a job has not begun."""

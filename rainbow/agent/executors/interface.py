@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from rainbow.agent.executors.run import Ended, Pending, Run, RunId, SiteJob, Written
+from rainbow.agent.executors.run import Checked, Ended, Pending, Run, RunId, SiteJob, Written
 from rainbow.plugins import Registry
 
 
@@ -119,6 +119,28 @@ class Names(Protocol):
 
 
 @runtime_checkable
+class Helped(Protocol):
+    """What an executor has beside, if it cannot start anything without a program that may not be allowed here."""
+
+    def trouble(self) -> str:
+        """Return why it cannot start anything; empty: it can."""
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """What an executor has beside, if it can ask its site whether that would take a run."""
+
+    def check(self, question: str, run: Run) -> None:
+        """Begin to ask about a run that is not to start; `question` is a name for it."""
+
+    def checked(self) -> Mapping[str, Checked | None]:
+        """Return what the site has said since the last call, None: it has not answered; it waits for nothing."""
+
+    def waits(self) -> Mapping[int, float]:
+        """Return {cores: seconds until such a job would start}, of the jobs asked about lately."""
+
+
+@runtime_checkable
 class Writes(Protocol):
     """What an executor has beside, if it sees what runs write while they run."""
 
@@ -183,6 +205,7 @@ class Question(Generic[T]):
     command: tuple[str, ...]
     read: Callable[[str], T]
     told: str = ""
+    also: tuple[tuple[str, ...], ...] = ()  # more commands; a form feed is between the answers
 
 
 class Site(Protocol):
@@ -216,6 +239,9 @@ class Site(Protocol):
     def booted(self) -> Question[float | None]:
         """Ask since when the controller runs: what was submitted shortly before it may not know any more."""
 
+    def forgets(self, begun: bool) -> bool:
+        """Return whether a job that was canceled is in no record at all: where it had not begun, in Grid Engine."""
+
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the command that ends a job; `pending`: only if it has not begun."""
 
@@ -237,8 +263,8 @@ class Site(Protocol):
     def cores(self) -> Question[Cores]:
         """Ask how many cores are free, taken, and there."""
 
-    def waits(self, cores: int) -> Iterator[tuple[int, Question[float | None]]]:
-        """Ask in how many seconds a job of an hour would start, for sizes up to all cores."""
+    def planned(self, said: str) -> tuple[int, float] | None:
+        """Read for how many cores a job was that was only tried, and in how many seconds it would start."""
 
     def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
         """Say why a job has not begun; `asked`: when the queue was looked up."""

@@ -27,7 +27,8 @@ ALLOWED_PREFIX = "LC_"
 # where a resource manager's own commands find their configuration and credentials; nothing that changes a request,
 # as SBATCH_TIMELIMIT does
 OF_MANAGERS = frozenset(
-    {"SLURM_CONF", "SLURM_JWT", "PBS_CONF_FILE", "PBS_EXEC", "PBS_HOME", "PBS_SERVER", "PBS_DEFAULT", "KRB5CCNAME"}
+    {"SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"}
+    | {"SLURM_CONF", "SLURM_JWT", "PBS_CONF_FILE", "PBS_EXEC", "PBS_HOME", "PBS_SERVER", "PBS_DEFAULT", "KRB5CCNAME"}
     | {"LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR", "XLSF_UIDDIR", "FLUX_URI", "FLUX_CONF_DIR"}
 )
 

@@ -67,6 +67,13 @@ class SiteJob(NamedTuple):
     detail: str = ""
 
 
+class Checked(NamedTuple):
+    """Whether a site would take a run: why not, or in how many seconds it would start, as far as it plans ahead."""
+
+    refused: str = ""
+    wait: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Why a run that was started has not begun: the resource manager's own code, a sentence, and facts beside it."""

@@ -99,7 +99,18 @@ def heartbeat(name: str) -> Any:
     keeps = body.get("on_lost_server") == "keep"
     up, running, seq = body.get("workers"), body.get("running", []), body.get("seq", 0)
     return jsonify(
-        protocol.heartbeat(service(), asking, name, agent, up, running, seq, body.get("load"), keeps=keeps)
+        protocol.heartbeat(
+            service(),
+            asking,
+            name,
+            agent,
+            up,
+            running,
+            seq,
+            body.get("load"),
+            keeps=keeps,
+            checks=bool(body.get("checks")),
+        )
     )
 
 

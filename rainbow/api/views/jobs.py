@@ -31,10 +31,10 @@ from rainbow.service.core.counters import phase
 from rainbow.service.jobs import names, verbs
 from rainbow.service.jobs.update import update as update_job
 from rainbow.service.placement import batch as placement_batch
-from rainbow.service.placement import bid as placement_bid
 from rainbow.service.placement import ledger
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
+from rainbow.service.queries import bid as bids
 from rainbow.service.queries import certificates, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.credentials import digest
@@ -161,7 +161,7 @@ def bid() -> Any:
     `standing` is what is compared (null: no cluster takes the job, `refusal` says why), `earlier` whether there is a
     job of this Idempotency-Key.
     """
-    found = placement_bid.bid(service(), *_asked())
+    found = bids.bid(service(), *_asked())
     why = found.pop("refusal")
     return jsonify(**found, refusal=why and body_of(why))
 

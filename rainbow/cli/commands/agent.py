@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,8 @@ import click
 from rainbow import process_secrets
 from rainbow.agent import Agent, open_executor
 from rainbow.agent.background_call import NOT_OURS
-from rainbow.agent.executors import cgroups, isolation
+from rainbow.agent.executors import isolation
+from rainbow.agent.executors.interface import Checks, Executor, Helped
 from rainbow.agent.executors.local import allowed
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.commands import Commands
@@ -27,6 +28,7 @@ from rainbow.agent.executors.wards import keep_private
 from rainbow.agent.journal import Journal, faults_named, take_folder
 from rainbow.agent.work_loop import MAX_TASKS, PROCESSES
 from rainbow.cli import session
+from rainbow.cli.agent_doctor import doctor
 from rainbow.cli.exit_codes import LACKING
 from rainbow.cli.output import printer
 from rainbow.cli.session import FILE, lines, with_secret
@@ -39,8 +41,13 @@ if TYPE_CHECKING:
     from rainbow.agent.cluster_survey import ClusterWatch, Survey
 
 APART = "local:apart"  # each task in a space of processes of its own
-SOURCES = {"psij:slurm": "slurm", "psij:flux": "flux-r", "slurm": "slurm"}  # what says what a cluster is, by executor
-SITE = "slurm"  # the executor of a cluster that schedules for itself
+SOURCES = {
+    "psij:slurm": "slurm",
+    "psij:flux": "flux-r",
+    "slurm": "slurm",
+    "gridengine": "gridengine",
+}  # what says what a cluster is, by executor
+SITE, SITES = "slurm", ("slurm", "gridengine")  # the executors of clusters that schedule for themselves
 SHARED, OWNED = "shared", "owned"
 HANDED_OVER = 10_000  # tasks at once where another queues them
 
@@ -67,8 +74,8 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
 @click.option(
     "--identity",
     type=click.Choice(["self", "service", "root", "helper", "rest"]),
-    help="With the executor slurm: whose jobs they are. self (default): this account's, for its own user alone; "
-    "service: this account's, for everybody; root, helper, rest: those of the requestor's account.",
+    help="With the executors slurm and gridengine: whose jobs they are. self (default): this account's, for its own "
+    "user alone; service: this account's, for everybody; root, helper, rest: those of the requestor's account.",
 )
 @click.option(
     "--users",
@@ -78,7 +85,7 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
 @click.option(
     "--max-tasks",
     type=click.IntRange(1, 100_000),
-    help=f"Most tasks at once [default: {MAX_TASKS}; with the executor slurm {HANDED_OVER:,}].",
+    help=f"Most tasks at once [default: {MAX_TASKS}; with slurm and gridengine {HANDED_OVER:,}].",
 )
 @click.option(
     "--worker",
@@ -105,7 +112,8 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
 )
 @click.option(
     "--source",
-    help="Source of the cluster description: slurm, slurm-topology (with its switches), flux-r, hwloc or local. "
+    help="Source of the cluster description: slurm, slurm-topology (with its switches), gridengine, flux-r, hwloc or "
+    "local. "
     "Default: chosen by the executor.",
 )
 @click.option(
@@ -133,7 +141,8 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
 @click.option(
     "--on-lost-server",
     type=click.Choice(["stop", "keep"]),
-    help="What becomes of tasks when the server has not answered for a lease [default: stop; with slurm keep].",
+    help="What becomes of tasks when the server has not answered for a lease [default: stop; with slurm and "
+    "gridengine keep].",
 )
 @click.option(
     "--isolate",
@@ -173,17 +182,17 @@ def agent(
 
     Tasks run as the user that runs the agent, see a few of its environment variables (PATH, HOME, LANG, ...)
     and never its secret. SIGTERM or Ctrl-C stops the tasks; the server gives them to the queue again. Killed and
-    started again it continues with what still runs. `rainbow agent doctor` says what of this the machine allows.
+    started again it continues with what still runs. `rainbow agent doctor` says what of this the machine allows, and
+    with --executor slurm or gridengine whether its site, accounts and helper work; if one does not, it exits with 1.
     """
     if action == "doctor":
-        _doctor()
-        return
+        click.get_current_context().exit(doctor(executor, identity or "self", users, state_dir or _state_home()))
     cluster = _named(cluster)
     registration_secret = _forgotten(registration_secret or next(iter(lines(registration_secret_file)), None))
     part, words, workers = _part(mode, partition, reservation, workers)
-    policy = policy or ("delegate" if executor == SITE and mode != OWNED else None)
+    policy = policy or ("delegate" if _kind(executor) in SITES and mode != OWNED else None)
     say, chosen = _speaker(quiet), _chosen(executor, words, isolate, identity, users)
-    look = partial(_survey, source or SOURCES.get(executor, "local"))
+    look = partial(_survey, source or SOURCES.get(executor, SOURCES.get(_kind(executor), "local")))
     if register:
         client = _once_up(partial(enrolled, client, cluster, look, registration_secret, policy, say), say)
     folder, _ = take_folder(state_dir or _state_home(), _called(client, cluster, executor))
@@ -191,19 +200,19 @@ def agent(
         working = Agent(
             client,
             cluster,
-            open_executor(chosen, allowed(os.environ, pass_env), folder),
+            runs_in := _opened(chosen, allowed(os.environ, pass_env), folder, say),
             Journal(folder),
-            max_tasks=max_tasks or (HANDED_OVER if executor == SITE else MAX_TASKS),
+            max_tasks=max_tasks or (HANDED_OVER if _kind(executor) in SITES else MAX_TASKS),
             workers=workers or None,
             say=say,
             measure=_load if report_load else None,
-            on_lost_server=on_lost_server or ("keep" if executor == SITE else "stop"),
+            on_lost_server=on_lost_server or ("keep" if _kind(executor) in SITES else "stop"),
             processes_per_core=processes_per_core,
         )
         _end_by_signal(working)  # before it says that it works: who reads that may end it
         _greet(say, f"agent {working.id} started for cluster {cluster}", _warning(chosen, identity, users))
         see = _of_part(working, part, workers)
-        _work(working, cluster, _watch(client, cluster, look, see, say) if register else None)
+        _work(working, cluster, _watch(client, cluster, partial(look, runs_in), see, say) if register else None)
 
 
 # surveys read graphs: an agent that makes none starts in half the time without them
@@ -216,10 +225,10 @@ def _without_secrets(folder: Path) -> Path:
     return folder
 
 
-def _survey(source: str) -> Survey:
+def _survey(source: str, executor: Executor | None = None) -> Survey:
     from rainbow.agent.cluster_survey import survey
 
-    return survey(source)
+    return survey(source, executor.waits() if isinstance(executor, Checks) else {})
 
 
 def _part(
@@ -284,17 +293,24 @@ def _warning(chosen: str, identity: str | None, users: Path | None) -> str:
     if chosen == APART and (why := isolation.allowed()):
         open_to = "they see each other's processes and the agent's secret file"
         return f"tasks are not walled off: {why}; {open_to}: run each user's agent as its own user"
-    return Identity(identity or "self", users).warning if chosen.startswith(SITE) else ""
+    return Identity(identity or "self", users).warning if _kind(chosen) in SITES else ""
 
 
 def _chosen(executor: str, mode: str | None, isolate: str, identity: str | None, users: Path | None) -> str:
     """Return the executor to open, with what follows its colon."""
     for option, value in (("mode", mode), ("identity", identity), ("users", users)):
-        if value and executor != SITE:
+        if value and (executor != SITE if option == "mode" else _kind(executor) not in SITES):
             raise click.UsageError(f"--{option} is for --executor {SITE}, got --executor {executor}")
+    if _kind(executor) == "gridengine":
+        pe = executor.partition(":")[2]
+        return ",".join([f"gridengine:{pe}", identity or "self", *([str(users.resolve())] if users else [])])
     if executor == SITE:
         return ",".join([f"{SITE}:{mode or SHARED}", identity or "self", *([str(users.resolve())] if users else [])])
     return APART if executor == "local" and isolate == "auto" else executor
+
+
+def _kind(executor: str) -> str:
+    return executor.partition(":")[0]
 
 
 def _end_by_signal(working: Agent) -> None:
@@ -315,22 +331,14 @@ def _work(working: Agent, cluster: str, watch: ClusterWatch | None) -> None:
             watch.stop()
 
 
-def _doctor() -> None:
-    """Say what the machine allows an agent to do for its tasks."""
-    apart, groups, mine = isolation.allowed(), cgroups.bases_here(), os.getuid()
-    whole = len(groups) == len(cgroups.CONTROLLERS)
-    held = f"each task has a control group: {', '.join(groups)}"
-    none = "no control group may be made: a task may take more memory, cores and processes than it holds"
-    walls = "each task has processes of its own, and sees no secret of the agent"
-    space = f"tasks see and can signal each other: {apart}" if apart else walls
-    user = f"tasks run as user {mine}" if mine else "tasks run as root: run the agent as a user of its own"
-    found = [
-        ("isolation", "warning" if apart else "ok", space),
-        ("limits", "ok" if whole else "warning", held if groups else none),
-        ("user", "ok" if mine else "warning", user),
-        ("clock", "ok", "leases are measured since the machine was booted; the time of day may be set"),
-    ]
-    printer.console().print(printer.table(["CHECK", "RESULT", "DETAIL"], found))
+def _opened(chosen: str, environment: Mapping[str, str], folder: Path, say: Callable[[str], None]) -> Executor:
+    """Open an executor; if it has a helper that does not work, jobs wait until it does."""
+    executor, pause = open_executor(chosen, environment, folder), FIRST_PAUSE
+    while isinstance(executor, Helped) and (why := executor.trouble()):
+        say(f"{why}; no job is taken until it works, trying again in {pause:g} s")
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    return executor
 
 
 def _in_plain_words(problem: Problem, cluster: str) -> Problem:

@@ -23,7 +23,7 @@ from rainbow.cli.input.job_options import Given, JobCommand, check_read
 from rainbow.cli.output import printer
 from rainbow.cli.output.decisions import draw_explained, draw_match
 from rainbow.cli.output.printer import table, words
-from rainbow.cli.session import with_tokens
+from rainbow.cli.session import login, with_tokens
 from rainbow.errors import NotFound
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.text import some
@@ -94,7 +94,13 @@ def match(
         among = [{"name": one} for one in clusters] or None
         chosen = selector_given(selector, selector_options)
         with refusals_shown(output, given.files):
-            answer = client.match(jobspec, chosen, among, explain=explain, certificate=certificate, backend=backend)
+            how: dict[str, Any] = {
+                "explain": explain,
+                "certificate": certificate,
+                "backend": backend,
+                "login": login(),
+            }
+            answer = client.match(jobspec, chosen, among, **how)
         request = parse_jobspec(jobspec)
     shown = partial(_draw_certified, draw=draw, request=request, answer=answer) if certificate else None
     printer.show(output, answer, shown or (lambda console: draw(console, dict(answer))))

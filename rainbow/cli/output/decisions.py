@@ -33,6 +33,8 @@ def draw_decision(console: Console, decision: Document) -> None:
         console.print(Text(f"left out because no agent works for them: {clean(words(decision['unattended']))}"))
     if (decision.get("model") or {}).get("text"):
         console.print(Text(f"model of {clean(decision['model']['group'])}: {clean(decision['model']['text'])}"))
+    if (decision.get("check") or {}).get("result") == "unchecked":
+        console.print(Text("its site has not said whether it takes the job", style="yellow"))
     if decision.get("placed_by"):
         console.print(Text(f"chosen by {clean(decision['placed_by'])}"))
     draw_warnings(console, decision)

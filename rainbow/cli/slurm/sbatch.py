@@ -83,7 +83,7 @@ def _call(words: tuple[str, ...], text: str) -> GivenOptions:
 
 def _test(client: Client, document: dict[str, Any]) -> None:
     """Say where the job could run, as `sbatch --test-only` does, and end."""
-    found = client.match(document)
+    found = client.match(document, login=login())
     names = ", ".join(one["cluster"] for one in found["candidates"])
     tell([f"the job could run on {names}" if names else "no cluster can run the job"])
     click.get_current_context().exit(Exit.OK if names else Exit.NO_MATCH)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rainbow.graph.document import LIMITS, Limits
 from rainbow.graph.sources.flux import read_flux_r
+from rainbow.graph.sources.gridengine import read_gridengine
 from rainbow.graph.sources.kubernetes import read_kubernetes
 from rainbow.graph.sources.single_host import read_hwloc, read_local
 from rainbow.graph.sources.slurm import read_slurm
@@ -33,6 +34,7 @@ class GraphSource(Protocol):
 
 graph_sources: Registry[GraphSource] = Registry("rainbow.graph_sources")
 graph_sources.add("flux-r")(read_flux_r)
+graph_sources.add("gridengine")(read_gridengine)
 graph_sources.add("hwloc")(read_hwloc)
 graph_sources.add("local")(read_local)
 graph_sources.add("kubernetes")(read_kubernetes)

@@ -34,6 +34,7 @@ class Why(StrEnum):
     NEED_UNMET = "need-unmet"  # no located vertex has what a subsystem must offer
     CONSTRAINT_UNMET = "constraint-unmet"  # too few workers pass the constraint
     SIBLINGS_COLLIDE = "siblings-collide"  # each part would fit alone, not all together
+    SITE_REFUSES = "site-refuses"  # its resource manager says that it would not take the job
     UNDECIDED = "undecided"  # the budget ended first: neither yes nor no
 
 

@@ -48,10 +48,11 @@ STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
 class Known(NamedTuple):
-    """An agent's cluster, and the workers that it serves (None: all)."""
+    """An agent's cluster, the workers that it serves (None: all), and whether it asks its site about jobs to come."""
 
     record: ClusterRecord
     serves: frozenset[str] | None
+    checks: bool = False
 
 
 def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> Known:
@@ -69,13 +70,14 @@ def beat(
     load: Mapping[str, float] | None = None,
     *,
     keeps: bool = False,
+    checks: bool = False,
 ) -> ClusterRecord:
     """Note a heartbeat that says which workers are up (None: all), and the load of the machine it watches.
 
-    `keeps`: the agent's tasks continue when it loses the server.
+    `keeps`: the agent's tasks continue when it loses the server. `checks`: it asks its site about jobs to come.
     """
     said = None if up is None else frozenset(up)
-    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps).record
+    return _note(service, who, name, agent, said, seq, load, beats=True, keeps=keeps, checks=checks).record
 
 
 def _note(
@@ -89,6 +91,7 @@ def _note(
     *,
     beats: bool,
     keeps: bool = False,
+    checks: bool = False,
 ) -> Known:
     """Renew the lease; workers the agents now serve are ready, those they no longer serve are lost."""
     now = service.clock()
@@ -99,11 +102,11 @@ def _note(
         last = workers.agent(connection, record.id, agent)
         newest = max(last.seq if last else 0, service.heartbeats.newest(record.id, agent))
         if last and 0 < seq < newest:
-            return Known(record, last.workers)
+            return Known(record, last.workers, last.checks)
         said = up if beats or last is None else last.workers
         measured = load if beats or last is None else last.load
-        kept = keeps if beats or last is None else last.keeps
-        sign = AgentRecord(agent, now, said, max(seq, newest), measured, kept)
+        traits = (keeps, checks) if beats or last is None else (last.keeps, last.checks)
+        sign = AgentRecord(agent, now, said, max(seq, newest), measured, *traits)
         back = workers.away(connection, record.id, said)
         lost = _lost_with(service, connection, record.id, last, sign)
     news = bool(back or lost) or _is_news(service, last, sign)
@@ -117,7 +120,7 @@ def _note(
         service.tell(record.id)
     if last and last.workers != said:  # it may be waiting for work for others
         service.news.tell(orders_to(record.id, agent))
-    return Known(record, said)
+    return Known(record, said, sign.checks)
 
 
 class ClosedConnection(NamedTuple):
@@ -169,7 +172,7 @@ def _is_news(service: Service, last: AgentRecord | None, sign: AgentRecord) -> b
         return True
     if not service.turns.alone and (last.seq != sign.seq or _is_old(service, last, sign)):
         return True
-    return (last.workers, last.load, last.keeps) != (sign.workers, sign.load, sign.keeps)
+    return (last.workers, last.load, last.keeps, last.checks) != (sign.workers, sign.load, sign.keeps, sign.checks)
 
 
 def _is_old(service: Service, last: AgentRecord | None, sign: AgentRecord) -> bool:

@@ -11,8 +11,8 @@ from rainbow import transitions
 from rainbow.errors import Conflict
 from rainbow.forecast import Key
 from rainbow.jobspec.batch import index_at, started
-from rainbow.jobspec.handover import handover, least, starts_once, trees_of
-from rainbow.jobspec.request import SLOT, Request
+from rainbow.jobspec.handover import starts_once
+from rainbow.jobspec.request import Request
 from rainbow.jobspec.script_variables import Standing, numbered_file, script_variables
 from rainbow.matching import at_numbers, meet, numbered, stated_units
 from rainbow.scheduling import processes, traits_of
@@ -22,10 +22,11 @@ from rainbow.service.core.access import Caller
 from rainbow.service.core.event_stream import one_of_few
 from rainbow.service.core.heartbeats import PULLS
 from rainbow.service.core.limits import limits_of
-from rainbow.service.core.pubsub import Pause, awaited_by
-from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.core.pubsub import Pause, awaited_by, checks_of
+from rainbow.service.jobs.jobspecs import handed_over, reading
 from rainbow.service.jobs.lifecycle import is_overdue, may_run, settle
 from rainbow.service.jobs.numbers import note_site
+from rainbow.service.placement.site_checks import KEPT
 from rainbow.state_machine import BOOKED, ENDED, Task, TaskState, ran_for
 from rainbow.store import clusters, jobs, statistics, tasks, workers
 from rainbow.store.names.numbers import element_number
@@ -70,7 +71,7 @@ def look(
     Returns the answer, the pause, and the cluster's id.
     """
     since = service.news.now()
-    record, serves = record_agent(service, who, name, agent)
+    record, serves, checks = record_agent(service, who, name, agent)
     if agent.startswith(PULLS) and not traits_of(record.policy).hands_over:
         raise Conflict(
             f"cluster {name} uses policy {record.policy}; whole jobs are handed out only under policy delegate"
@@ -78,6 +79,8 @@ def look(
     topics = awaited_by(record.id, agent, serves)
     pause = service.news.pause(topics, min(seconds, service.settings.limits.wait), since)
     found = _offered(service, record, agent, serves, most)
+    if checks and (questions := _questions(service, record.id)):
+        found["checks"] = questions
     done = _says_something(found) or seconds <= 0 or service.ending
     return found, None if done else pause, record.id
 
@@ -98,7 +101,15 @@ NOTHING: Mapping[str, list[dict[str, Any]]] = {"stop": [], "suspend": [], "resum
 
 
 def _says_something(found: Mapping[str, Any]) -> bool:
-    return any(found[key] for key in ("tasks", *NOTHING))
+    return any(found.get(key) for key in ("tasks", "checks", *NOTHING))
+
+
+def _questions(service: Service, cluster_id: str) -> list[dict[str, Any]]:
+    """Return the jobs about which the site is to be asked whether it would take them, as offers without a command."""
+    with service.store.read() as connection:
+        found = workers.open_checks(connection, cluster_id, service.clock() - KEPT)
+    plain = {"attempt": 0, "job": "", "name": "", "command": [], "placement": {}, "units": {}}
+    return [{**plain, "id": check.id, **check.question} for check in found]
 
 
 def _offers(
@@ -138,18 +149,9 @@ def _numbered_request(request: dict[str, Any], record: JobRecord, task: Task) ->
 
 
 def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
-    """Return what a task asks for, as it is handed over to a site that decides its place itself."""
     asked, job = reading(connection, task.job), jobs.get(connection, task.job)
-    one = asked.tasks[task.index]
-    together, trees = len(asked.gangs[task.gang].tasks), trees_of(asked.request, one.labels)
     name, requestor = (job.name, job.requestor) if job else ("", "")
-    kind = one.spec.per_resource[0] if one.spec.per_resource else ""
-    each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
-    count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
-    told = {**handover(asked.request, one.labels, together, name, requestor), "tasks": len(asked.tasks)}
-    if told["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
-        told["arguments"] = started(replace(asked.request, script=""), one.spec, task.index)[0][1:]
-    return {"processes": count, "request": told}
+    return handed_over(asked, task.gang, task.index, name, requestor)
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -255,7 +257,7 @@ def accept(
     service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
-    record, _ = record_agent(service, who, name, agent, seq)
+    record, *_ = record_agent(service, who, name, agent, seq)
     accepted: list[str] = []
     refused: list[dict[str, str]] = []
     now = service.clock()
@@ -290,9 +292,14 @@ def record_events(
     service: Service, who: Caller, name: str, agent: str, events: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Store what happened to tasks, in order; what is no longer the agent's is stale."""
-    record, _ = record_agent(service, who, name, agent, seq)
+    record, *_ = record_agent(service, who, name, agent, seq)
     recorded: list[str] = []
     stale: list[str] = []
+    answers, events = _parted(events)
+    if answers:
+        recorded += _record_checks(service, record.id, answers)
+    if not events:
+        return {"recorded": recorded, "stale": stale}
     with service.store.write() as connection:
         desk = UnitOfWork(connection, record.id, events, "task")
         before = dict(desk.tasks)
@@ -304,6 +311,25 @@ def record_events(
             settle(connection, job_id, service.clock())
     service.tell(record.id)
     return {"recorded": recorded, "stale": stale}
+
+
+def _parted(events: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Tell answers about jobs to come from what happened to tasks."""
+    parts: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+    for event in events:
+        parts[event["event"] != "checked"].append(event)
+    return parts
+
+
+def _record_checks(service: Service, cluster_id: str, answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Store what a site has said of jobs to come; it may be too late."""
+    now = service.clock()
+    with service.store.write() as connection:
+        for event in answers:
+            said = {"refused": str(event.get("text") or ""), "wait": (event.get("facts") or {}).get("wait")}
+            workers.answer_check(connection, cluster_id, event["task"], said, now)
+    service.news.tell(checks_of(cluster_id))
+    return [event["task"] for event in answers]
 
 
 def _count_losses(
@@ -439,9 +465,10 @@ def heartbeat(
     load: Mapping[str, float] | None = None,
     *,
     keeps: bool = False,
+    checks: bool = False,
 ) -> dict[str, Any]:
     """Renew an agent's lease; tell it what must stop and what is no longer its own."""
-    record = beat(service, who, name, agent, up, seq, load, keeps=keeps)
+    record = beat(service, who, name, agent, up, seq, load, keeps=keeps, checks=checks)
     with service.store.read() as connection:
         known = UnitOfWork(connection, record.id, running, "id").tasks
         told = _orders_to(connection, record.id, agent)

@@ -36,6 +36,11 @@ def work_for(cluster_id: str, worker: str = "") -> str:
     return f"{OFFERS}{cluster_id}/worker/{worker}"
 
 
+def checks_of(cluster_id: str) -> str:
+    """Name the topic of what a cluster's site has said of jobs to come."""
+    return f"{OFFERS}{cluster_id}/checks"
+
+
 def cluster_of(topic: str) -> str:
     """Return the id of the cluster whose agents a topic concerns."""
     return topic.removeprefix(OFFERS).partition("/")[0]

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import LruCache
 from rainbow.jobspec import Count, Request, parse_jobspec
+from rainbow.jobspec.batch import started
+from rainbow.jobspec.handover import handover, least, trees_of
+from rainbow.jobspec.request import SLOT
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.scheduling.dependencies import BY_JOB
 from rainbow.state_machine import Task, task_id
@@ -146,3 +149,16 @@ def first_tasks(
         for gang in wanted
         for task in gang.tasks
     )
+
+
+def handed_over(wanted: Reading, gang: int, index: int, name: str, requestor: str) -> dict[str, Any]:
+    """Return what a task asks for, as it is handed over to a site that decides its place itself."""
+    one = wanted.tasks[index]
+    together, trees = len(wanted.gangs[gang].tasks), trees_of(wanted.request, one.labels)
+    kind = one.spec.per_resource[0] if one.spec.per_resource else ""
+    each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
+    count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
+    told = {**handover(wanted.request, one.labels, together, name, requestor), "tasks": len(wanted.tasks)}
+    if told["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
+        told["arguments"] = started(replace(wanted.request, script=""), one.spec, index)[0][1:]
+    return {"processes": count, "request": told}

@@ -51,6 +51,7 @@ class Arrival:
     selector: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     account: str = ""
+    waits: Mapping[str, float] = field(default_factory=dict)  # {cluster: seconds}, where sites have said so just now
 
     @property
     def keys(self) -> list[Key]:

@@ -228,6 +228,15 @@ def _size(values: dict[str, Any], cores: int) -> None:
         values |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
 
 
+def with_waits(states: Mapping[str, dict[str, Any]], waits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Let `expected_wait` be what sites have said of the job itself, just now."""
+    found = dict(states)
+    for name in found.keys() & waits.keys():
+        low, high = waits[name], max(waits[name], found[name].get(f"{SIZED}high", waits[name]))
+        found[name] = {**found[name], f"{SIZED}low": low, f"{SIZED}high": high, WAIT: (low + high) / 2}
+    return found
+
+
 # ── names that policies give ──
 
 

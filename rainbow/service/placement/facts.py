@@ -18,7 +18,7 @@ from rainbow.service.accounts import account_cache
 from rainbow.service.core.counters import phase
 from rainbow.service.jobs.run_models import JobModel, model_for
 from rainbow.service.placement.arrival import Arrival, arrivals
-from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended
+from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended, with_waits
 from rainbow.store.cluster_states import BoardStates
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def facts_for(
         return Facts({}, absent=absent)
     stored = read_stored(service, connection, job, among.ids)
     learned = service.settings.models and read_of(job.selector, job.options, (*MODEL, OWN_SLOPE))
-    more = forecast or in_full or learned or read_of(job.selector, job.options, MORE)
+    more = forecast or in_full or learned or bool(job.waits) or read_of(job.selector, job.options, MORE)
     if isinstance(stored, BoardStates) and stored.says_all(more):
         return Facts(stored.table, stored, stored, absent=absent)
     values, spans = stored.values, reads(job.selector, job.options, SWITCHES)
@@ -100,6 +100,8 @@ def facts_for(
         before = sum(map(len, values.values()))
         values = sized(values, among.candidates, spans)
         extended = any(WAIT in state for state in values.values()) or before != sum(map(len, values.values()))
+    if job.waits:
+        values, extended = with_waits(values, job.waits), True
     names = read_of(job.selector, job.options, FORECAST)
     made = None
     if names or forecast:

@@ -14,6 +14,7 @@ from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMan
 from rainbow.matching import largest_worker, match, names_of
 from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
+from rainbow.service.placement import site_checks
 from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
@@ -60,7 +61,8 @@ def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Ref
     """Return why no cluster matches: none can ever take the job, or none is known to in so many seconds."""
     names = names_of(found.undecided)
     if not names:
-        return Refused("no eligible cluster can run this job", **decision)
+        said = _first(site_checks.refusals(found))
+        return Refused(f"no eligible cluster can run this job{said and ': '}{said}", **decision)
     told = ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
     text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
     return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)

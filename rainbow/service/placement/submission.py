@@ -16,10 +16,11 @@ from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
 from rainbow.service.core.settings import WAIT
 from rainbow.service.jobs.dependencies import check_dependencies
+from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.jobs.lifecycle import visible_job
-from rainbow.service.placement import ledger, refusal
+from rainbow.service.placement import ledger, refusal, site_checks
 from rainbow.service.placement.candidates import barred, reach_of
-from rainbow.service.placement.match_cache import Found, MatchCache
+from rainbow.service.placement.match_cache import Found, Match, MatchCache
 from rainbow.store import jobs
 from rainbow.text import REFUSED, shortened
 
@@ -86,11 +87,13 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
     """Say which clusters could run a jobspec; explained if that was asked for."""
     if not (asked.explain or asked.certificate):
         found = find_for(service, who, asked)
+        found = replace(found, match=_past_sites(service, found, asked))
         answer = verdict_to_json(found.request, found.match.verdicts)
         fitting = [found.match.reach.entry(one.cluster).cluster for one in found.match.candidates]
         return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, found.request, fitting)]}
     request = parse_jobspec(asked.jobspec)
-    among = reach_of(service, who, asked.clusters).clusters
+    reach = reach_of(service, who, asked.clusters)
+    among = reach.clusters
     settings = service.settings
     backend = asked.backend or settings.backend
     verdicts = match(request, among, backend, settings.budget())
@@ -103,8 +106,19 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
         revisions = {entry.cluster.name: entry.revision for entry in service.catalogue.values()}
         answer = certified(request, among, answer, takes, revisions=revisions)
     matched = {verdict.cluster for verdict in verdicts if verdict.matched}
+    refused = site_checks.refusals(_past_sites(service, Found(request, Match(reach, verdicts)), asked))
+    answer["warnings"] += [f"{name}: {text}; {REFUSED}" for name, text in refused.items()]
     fitting = [cluster for cluster in among if cluster.name in matched]
     return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, request, fitting)]}
+
+
+def _past_sites(service: Service, found: Found, asked: Submission) -> Match:
+    """Return a match without the sites that would not take the job, if it is known whose it is."""
+    requestor = asked.requestor or asked.login
+    sites = site_checks.sites_among(service, found.match) if requestor else {}
+    if not sites or not requestor:
+        return found.match
+    return site_checks.checked(service, found.match, read_request(found.request), requestor, sites)[0]
 
 
 def _refused_later(service: Service, who: Caller, request: Request, fitting: Iterable[Cluster]) -> Iterator[str]:

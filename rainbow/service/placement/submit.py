@@ -28,7 +28,7 @@ from rainbow.service.jobs.dependencies import (
     replace_waiting,
 )
 from rainbow.service.jobs.jobspecs import Reading, by_id, first_tasks, read_request, remember
-from rainbow.service.placement import candidates, ledger, refusal
+from rainbow.service.placement import candidates, ledger, refusal, site_checks
 from rainbow.service.placement.arrival import Arrival
 from rainbow.service.placement.candidates import DigestedText
 from rainbow.service.placement.facts import Facts, decide, facts_for, read_stored
@@ -76,6 +76,7 @@ class SubmitTransaction:
     snapshot: DigestedText | None = None  # what is kept of the states if the selector reads none
     barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
+    checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what sites have said of it before
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
     staged: Staged | None = None  # where its tasks are stored before the job is
@@ -171,6 +172,8 @@ class SubmitTransaction:
             decision["barred"] = dict(self.barred)
         if left_out:
             decision["unattended"] = [*left_out]
+        if check := self.checks.get(choice.cluster or ""):
+            decision["check"] = dict(check)
         if self.asked.place is not None:
             decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
         return Decision(job_id, facts, choice, decision)
@@ -252,13 +255,24 @@ class SubmitTransaction:
 
     def arrival(self, connection: sa.Connection) -> Arrival:
         """Return the job as a decision about it sees it; its account where that is read."""
-        asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
-        user = asked.requestor or (allowed[0] if allowed and asked.login not in allowed else asked.login) or ANONYMOUS
-        account = ""
+        user, account = self._user, ""
         if read_of(self.selector, self.options, ACCOUNT):
-            request, named = self.wanted.request, asked.account
+            request, named = self.wanted.request, self.asked.account
             account = accounts.account_of(self.service, connection, self.who, user, request, named)
-        return Arrival(self.wanted, user, self._name, self.selector, self.options, account)
+        waits = {name: said["wait"] for name, said in self.checks.items() if "wait" in said}
+        return Arrival(self.wanted, user, self._name, self.selector, self.options, account, waits)
+
+    @property
+    def _user(self) -> str:
+        """Whom it is for, before it is known which cluster's token says so."""
+        asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
+        login = allowed[0] if allowed and asked.login not in allowed else asked.login
+        return asked.requestor or login or ANONYMOUS
+
+    def ask_sites(self) -> None:
+        """Let the sites among the candidates say whether they would take it: what they refuse matches no more."""
+        if sites := site_checks.sites_among(self.service, self.found):
+            self.found, self.checks = site_checks.checked(self.service, self.found, self.wanted, self._user, sites)
 
     @property
     def _name(self) -> str:
@@ -389,9 +403,10 @@ def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransacti
     kept = None if reads_states(selector) else candidates.snapshot(service, found.match.reach)
     if kept is None:
         candidates.look_ahead(service, found.match.ids)
-    return SubmitTransaction(
-        service, who, asked, wanted, found.match, selector, options, kept, without, drained, queues(service, asked)
-    )
+    new = SubmitTransaction(service, who, asked, wanted, found.match, selector, options, kept, without, drained)
+    new.queues = queues(service, asked)
+    new.ask_sites()
+    return new
 
 
 def _with_ids(service: Service, wanted: Reading) -> Reading:

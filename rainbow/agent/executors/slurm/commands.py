@@ -47,7 +47,8 @@ SUBMIT_TIMEOUT = (
     600.0  # seconds for sbatch, around which sites put programs of theirs; then it is unknown, not refused
 )
 PASSING = ("Unable to contact", "Socket timed out", "timed out", "Connection refused", "temporarily unable")
-FOR_ACCOUNTS = ("sbatch", "scancel", "scontrol", "tail")  # what is called as another account
+PASSING_THERE = ("commlib error", "unable to contact qmaster", "unable to send message to qmaster", "got send error")
+FOR_ACCOUNTS = ("sbatch", "scancel", "scontrol", "qsub", "qdel", "tail")  # what is called as another account
 
 
 # the only words of a shell: a folder and a command are its arguments
@@ -84,11 +85,25 @@ class Commands:
         """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
         if account is not None and self._rest:
             return _passing(partial(self._rest.sbatch, call, account))
-        command = ("sbatch", "--parsable", *call.words)
+        return self.submit(("sbatch", "--parsable", *call.words), call, account, requestor)
+
+    def submit(
+        self, command: Sequence[str], call: SbatchCall, account: SiteAccount | None = None, requestor: str = ""
+    ) -> str:
+        """Submit a call by this command; DirectoryError if its folder is not there."""
         done = self._run(command, call.script, call.environment, account, requestor, (call.folder, call.umask))
         if done.returncode == NO_FOLDER and NO_FOLDER_WORDS in done.stderr:
             raise DirectoryError(f"{call.folder} is not there, or its account may not enter it")
         return _said(command, done)
+
+    def test(self, call: SbatchCall, account: SiteAccount | None = None, requestor: str = "") -> str:
+        """Return what sbatch says of a call that it is only to try; CalledProcessError has why it would refuse it."""
+        if account is not None and self._rest:  # which cannot be asked so
+            raise SilentError("slurmrestd tries no job")
+        command = ("sbatch", "--test-only", *call.words)
+        done = self._run(command, call.script, None, account, requestor, ("", call.umask))
+        _said(command, done)
+        return done.stderr
 
     def _run(
         self,
@@ -102,6 +117,16 @@ class Commands:
         if account is not None and self._helper:
             return self._helped(command, told, exported, requestor, where)
         return run(command, told, exported, self._environment, account, limit_of(command), where)
+
+    def helper_trouble(self) -> str:
+        """Try the helper with a requestor that has no account; return what is wrong with it, empty: nothing."""
+        if not self._helper:
+            return ""
+        try:
+            done = self._helped(("sbatch", "--version"), "", None, "", ("", -1))
+        except SilentError as fault:
+            return f"the helper does not work: {fault}"
+        return "" if "has no account" in done.stderr else f"the helper does not work: {words_of(done.stderr)}"
 
     def _helped(
         self, command: Sequence[str], told: str, exported: Mapping[str, str] | None, requestor: str, where: Where
@@ -119,7 +144,7 @@ class Commands:
 
 def limit_of(command: Sequence[str]) -> float:
     """Return for how many seconds a command may take."""
-    return SUBMIT_TIMEOUT if command[0] == "sbatch" else COMMAND_TIMEOUT
+    return SUBMIT_TIMEOUT if command[0] in ("sbatch", "qsub") else COMMAND_TIMEOUT
 
 
 def _passing(ask: Callable[[], str]) -> str:
@@ -133,7 +158,7 @@ def _passing(ask: Callable[[], str]) -> str:
 
 
 def _said(command: Sequence[str], done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode and any(words in done.stderr for words in PASSING):
+    if done.returncode and any(words in done.stderr for words in (*PASSING, *PASSING_THERE)):
         raise SilentError(words_of(done.stderr))
     if done.returncode:
         raise subprocess.CalledProcessError(done.returncode, command, output=done.stderr or done.stdout)

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from rainbow.agent.executors.interface import Final, Phase
-from rainbow.agent.executors.run import Ended, Pending, Result, Run, RunId, SiteJob, Written
+from rainbow.agent.executors.interface import Final, Phase, Site
+from rainbow.agent.executors.run import Checked, Ended, Pending, Result, Run, RunId, SiteJob, Written
 from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import CallPlace, Element, errors_of, may_rerun
@@ -30,17 +30,21 @@ from rainbow.agent.executors.slurm.handover import Handover
 from rainbow.agent.executors.slurm.job import Active, mark_of, requestor_of, tails
 from rainbow.agent.executors.slurm.site import Part, Slurm
 from rainbow.agent.executors.slurm.watcher import GONE, LOOK, Watcher
+from rainbow.jobspec.sbatch.request import NotCarriedError
 from rainbow.state_machine import REQUEUED
 
 EXPLAINED = 1.0  # seconds between two accounts of what waits
 LATE = 10.0  # seconds that a run's own word may take through a shared file system after its job's end
 HARD = 15.0  # seconds after which a run that was asked to stop is canceled, and canceled again
+HOUR = 3600.0  # seconds that the size of a job is of interest after somebody has asked for it
 MODES = ("shared", "owned")
 HELPER = f"sudo -n {sys.executable} -I -m rainbow.agent.executors.slurm.helper"  # which a line of sudoers allows
 
 
 class SlurmExecutor:
     """Runs tasks as jobs of Slurm; `mode` shared: requests go over whole; owned: placements are pinned."""
+
+    of_site = False  # nodes tell how commands go, through the desk
 
     def __init__(
         self,
@@ -61,14 +65,15 @@ class SlurmExecutor:
         self._desk = SharedFolder((folder or Path(tempfile.mkdtemp(prefix="rainbow-"))).resolve())
         binds = self._owned and os.environ.get("RAINBOW_BIND") != "none"
         self._place = CallPlace(self._desk.folder, environment, binds=binds)
-        self._site = Slurm(part)
-        self._handover = Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)
+        self._site, self._handover = self._opened_site(part)
         self._handover.pinned, self._handover.part = self._owned, part
         self._active: dict[RunId, Active] = {}
         self._told: list[Active] = []
         self._begun: list[RunId] = []
         self._looked = 0.0
         self._site_jobs: dict[RunId, SiteJob] = {}
+        self._checked: dict[str, Checked | None] = {}
+        self._plans: dict[int, tuple[float, float]] = {}  # {cores: when it was asked, when such a job would start}
         self._explained: tuple[float, dict[RunId, Pending]] = (-math.inf, {})
         seen = (self._site, self._active, self._commands, self._desk, self._place, self._identity, self._handover)
         self._watcher = Watcher(*seen, owned=self._owned)
@@ -76,6 +81,10 @@ class SlurmExecutor:
         for run in self._desk.there():
             self._adopt(run, listed)
         self._watcher.start(self._begin)
+
+    def _opened_site(self, part: Part) -> tuple[Site, Handover]:
+        """Return whom runs are handed over to, and how."""
+        return Slurm(part), Handover(self._commands, self._desk, self._place, self._identity, self._ask_as)
 
     @property
     def odd(self) -> int:
@@ -88,7 +97,7 @@ class SlurmExecutor:
         """Leave a run for the nodes and hand it over, in the background."""
         if run.id in self._active:
             return
-        active = self._active[run.id] = Active(run)
+        active = self._active[run.id] = Active(run, of_site=self.of_site)
         try:
             self._desk.put(run, self._environment)
         except (OSError, ValueError) as fault:
@@ -97,13 +106,47 @@ class SlurmExecutor:
         self._handover.start(active)
         self._watcher.changed = time.monotonic()
 
+    def trouble(self) -> str:
+        """Return why the helper does not work; empty: it does, or there is none."""
+        return self._commands.helper_trouble()
+
+    # ── jobs to come ──
+
+    def check(self, question: str, run: Run) -> None:
+        """Ask Slurm in the background whether it would take a run."""
+        self._handover.pool.submit(self._check, question, run)
+
+    def _check(self, question: str, run: Run) -> None:
+        try:
+            found = self._site.planned(self._handover.test(run))
+            self._checked[question] = Checked("", found and found[1])
+            if found is not None:
+                self._plans[found[0]] = time.monotonic(), time.monotonic() + found[1]
+        except NotCarriedError as fault:
+            self._checked[question] = Checked(f"it cannot be handed over to {self._site.name}: {fault}")
+        except subprocess.CalledProcessError as fault:
+            self._checked[question] = Checked(f"{self._site.name} says: {self._handover.refusal_of(fault.output)}")
+        except Exception:  # whatever it is, nothing is known of what the site would do
+            self._checked[question] = None
+
+    def checked(self) -> Mapping[str, Checked | None]:
+        """Return what Slurm has said since the last call."""
+        found, self._checked = self._checked, {}
+        return found
+
+    def waits(self) -> Mapping[int, float]:
+        """Return in how many seconds jobs would start, by cores, of those asked about within the hour."""
+        now, known = time.monotonic(), dict(self._plans)
+        return {cores: max(0.0, start - now) for cores, (at, start) in known.items() if now < at + HOUR}
+
     def _adopt(self, run: Run, listed: Mapping[str, tuple[str, str]]) -> None:
         """Continue a run of an agent that was killed: by its number, or by the mark in its job's comment."""
         key = self._desk.noted(run.id)
         group, index = listed.get(key_of(run.id), ("", ""))
         if key is None and not group and self._desk.take_back(run.id):  # killed before anything was handed over
             return
-        active = self._active[run.id] = Active(run, mark_of(run, group or key or "", of_array=bool(group)))
+        mark = mark_of(run, group or key or "", of_array=bool(group))
+        active = self._active[run.id] = Active(run, mark, of_site=self.of_site)
         active.element = Element(group, index) if group else None
         self._handover.adopted(active)
         active.native = self._desk.native(run.id)
@@ -216,9 +259,9 @@ class SlurmExecutor:
     def _end_as_said(self, active: Active, final: Final) -> Ended:
         run, native = active.run.id, active.native or ""
         if final.state == "LOST":
-            return self._lost(active, active.foreign or f"Slurm does not know job {native} any more")
+            return self._lost(active, active.foreign or f"{self._site.name} does not know job {native} any more")
         if final.state == "COMPLETED" and not active.has_script:
-            return self._lost(active, f"Slurm job {native} ended without a word from its nodes")
+            return self._lost(active, f"{self._site.name} job {native} ended without a word from its nodes")
         taken_back = active.is_withdrawn and not active.has_begun and final.state == "CANCELLED"
         end = _once(active, self._site.ended(run, native, final, ours=active.is_stopping or taken_back))
         last = active.last or tails(active, self._place, self._commands)
@@ -261,14 +304,18 @@ class SlurmExecutor:
     def _pending(self, active: Active) -> Pending:
         if self._watcher.silent_since:
             since = self._watcher.silent_since
-            return Pending("site:silent", f"Slurm has not answered since {since}", {"native_id": active.native})
+            return Pending(
+                "site:silent", f"{self._site.name} has not answered since {since}", {"native_id": active.native}
+            )
         if active.foreign:
             return Pending("site:other", active.foreign, {"native_id": active.native})
         if not active.native:
-            return Pending("submitting", "Slurm has not answered the submission yet")
+            return Pending("submitting", f"{self._site.name} has not answered the submission yet")
         row = self._watcher.rows.get(active.native)
         if row is None or row.phase is not Phase.WAITING:
-            text = f"Slurm job {active.native} " + ("has nodes, which have not begun it" if row else "is submitted")
+            text = f"{self._site.name} job {active.native} " + (
+                "has nodes, which have not begun it" if row else "is submitted"
+            )
             return Pending(f"site:{row.state if row else 'submitted'}", text, {"native_id": active.native})
         why = self._site.waiting(row, self._watcher.queue[2], self._watcher.queue[1])
         return replace(why, facts={**why.facts, REQUEUED: True}) if active.is_requeued else why
@@ -310,8 +357,9 @@ class SlurmExecutor:
     def _cancel(self, active: Active, *, pending: bool = False) -> None:
         """Cancel a job, if it is ours still."""
         with contextlib.suppress(subprocess.CalledProcessError, SilentError):  # it is asked again after HARD seconds
-            if self._watcher.is_ours_now(active):
-                self._ask_as(active, *self._site.cancel(active.native or "", pending=pending))
+            words = self._site.cancel(active.native or "", pending=pending)
+            if words and self._watcher.is_ours_now(active):
+                self._ask_as(active, *words)
         self._watcher.changed = time.monotonic()
 
     def running(self) -> Sequence[RunId]:
@@ -354,6 +402,11 @@ def _once(active: Active, end: Ended) -> Ended:
     return replace(end, result=Result.FAILED, cause=cause) if cause else end
 
 
+def helper_words() -> list[str]:
+    """Return the words of the program that becomes other accounts, without the file it reads."""
+    return shlex.split(os.environ.get("RAINBOW_SLURM_HELPER") or HELPER)
+
+
 def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> SlurmExecutor:
     """Open the executor for "MODE" or "MODE,IDENTITY[,USERS]"; MODE may be owned;partition=P;reservation=R.
 
@@ -363,6 +416,6 @@ def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -
     mode, *words = mode.split(";")
     part = Part(**dict(word.split("=", 1) for word in words))
     identity = Identity(how or "service", Path(users) if users else None)
-    helper = shlex.split(os.environ.get("RAINBOW_SLURM_HELPER") or HELPER) if how == "helper" else []
+    helper = helper_words() if how == "helper" else []
     rest = opened_rest(os.environ) if how == "rest" else None
     return SlurmExecutor(mode, environment, folder, identity, [*helper, users] if helper else (), rest, part)

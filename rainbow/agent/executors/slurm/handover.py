@@ -45,6 +45,8 @@ MOST_ELEMENTS = 1_000  # elements of an array; Slurm's own limit is 1,001 where 
 class Handover:
     """Calls sbatch for runs, in the background. `pinned`: to the nodes that a policy of ours chose."""
 
+    site = Slurm.name
+
     def __init__(
         self,
         commands: Commands,
@@ -60,6 +62,10 @@ class Handover:
         self._lock = Lock()
         self._alike: dict[Any, list[Active]] = {}
         self._hosts: list[str] | None = None
+
+    def refusal_of(self, said: str | None) -> str:
+        """Return why a call was refused, in one line."""
+        return words_of(said)
 
     def start(self, active: Active) -> None:
         """Hand a run over, with those like it that come within a moment."""
@@ -110,7 +116,7 @@ class Handover:
             self._hand_over(batch)
         except (NotCarriedError, DirectoryError) as fault:
             cause = "directory" if isinstance(fault, DirectoryError) else ""
-            self._refuse(batch, f"not handed over to Slurm: {fault}", cause)
+            self._refuse(batch, f"not handed over to {self.site}: {fault}", cause)
         except SilentError:
             for active in batch:
                 active.sought = []  # the watcher looks for its mark
@@ -122,7 +128,7 @@ class Handover:
                     active.mark, active.element = "", None
                     self._submit([active])
             else:
-                self._refuse(batch, f"Slurm does not take it: {words_of(fault.output)}")
+                self._refuse(batch, f"{self.site} does not take it: {self.refusal_of(fault.output)}")
         except Exception as fault:  # whatever it is, it is the end of these runs
             self._refuse(batch, f"cannot be handed over: {type(fault).__name__}: {fault}")
         finally:
@@ -154,6 +160,14 @@ class Handover:
             self._desk.name(active.run.id, active.native)
         if call.release:
             self._ask_as(first, "scontrol", "release", number)
+
+    def test(self, run: Run) -> str:
+        """Let sbatch only try a run; return what it says. NotCarriedError, CalledProcessError: why it is refused."""
+        requestor = requestor_of(run)
+        account, asked = self._identity.account(requestor), self.carried(run)
+        place = replace(self._place, account=account, bounds=self._identity.bounds())
+        call = call_of(run, asked, "", self.shares(run, asked), place)
+        return self._commands.test(call, account, requestor)
 
     def _is_there(self, batch: Sequence[Active]) -> bool:
         """Return whether a call has left a job, although it failed; the watcher finds it by its mark."""

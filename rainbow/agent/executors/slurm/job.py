@@ -24,6 +24,7 @@ from rainbow.agent.executors.shared_folder import key_of
 from rainbow.agent.executors.slurm.accounts import SiteAccount
 from rainbow.agent.executors.slurm.call import INDEX, CallPlace, Element, errors_of, folder_of, output_of, script_of
 from rainbow.agent.executors.slurm.commands import Commands, SilentError
+from rainbow.jobspec.sbatch.request import one_line
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class Active:
 
     run: Run
     mark: str = ""
+    of_site: bool = False  # its site alone says how it goes, whatever it is
     element: Element | None = None  # of an array, in which tasks of its job were handed over together
     key: str = ""  # what its files are called
     shares: int = 1
@@ -69,7 +71,7 @@ class Active:
     @property
     def has_script(self) -> bool:
         """Whether Slurm alone says how it goes: a script of the user's, or a job of an account that has no desk."""
-        return bool(self.account or script_of(self.run))
+        return bool(self.of_site or self.account or script_of(self.run))
 
     def named(self, number: str) -> str:
         """Return how Slurm calls its job, by the number that sbatch has told."""
@@ -129,7 +131,8 @@ def files(active: Active, place: CallPlace) -> list[Path]:
     place = replace(place, account=active.account)
     base = Path(folder_of(active.run, place))
     named = [output_of(active.run, place, active.element), errors_of(active.run)]
-    found = [name.replace("%A", number).replace("%a", index) for name in named if name]
+    called = one_line((active.run.request or {}).get("name"))
+    found = [name.replace("%A", number).replace("%a", index).replace("%x", called) for name in named if name]
     return [base / (name if index else name.replace("%j", number)) for name in found]
 
 

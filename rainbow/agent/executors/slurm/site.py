@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
@@ -84,6 +84,10 @@ class Slurm:
         """Ask for the controller's configuration, which says since when it runs."""
         return Question(("scontrol", "show", "config"), status.booted)
 
+    def forgets(self, begun: bool) -> bool:
+        """Return False: records of canceled jobs stay for MinJobAge."""
+        return False
+
     def cancel(self, job: str, *, pending: bool = False) -> tuple[str, ...]:
         """Return the words of scancel."""
         return ("scancel", "-Q", *(["--state=PENDING"] if pending else []), job)
@@ -115,10 +119,9 @@ class Slurm:
         """Ask for the cores of all nodes."""
         return Question(("sinfo", "-h", "-o", status.CORES), status.cores)
 
-    def waits(self, cores: int) -> Iterator[tuple[int, Question[float | None]]]:
-        """Ask `sbatch --test-only`, which answers on its standard error and submits nothing."""
-        for size, words in status.questions(cores):
-            yield size, Question(words, lambda said: status.planned(said, datetime.now()))
+    def planned(self, said: str) -> tuple[int, float] | None:
+        """Read what `sbatch --test-only` says on its standard error; it submits nothing."""
+        return status.planned(said, datetime.now())
 
     def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
         """Say why a job has not begun, in Slurm's words and ours."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rainbow.agent.executors.interface import Final, Phase, Row
@@ -297,8 +297,9 @@ def ended(run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
 
 # ── how long jobs would wait: the variables that selection reads ──
 #
-# expected_wait_N      seconds until a job of N cores would start (N = 1, 2, 4, ..., all of them), as Slurm plans
-# expected_wait_low    the same for one core
+# expected_wait_N      seconds until a job of N cores would start, as Slurm plans, of the sizes that jobs have had
+#                      within an hour: what nobody asks for costs no number of a job
+# expected_wait_low    the least of them
 # expected_wait_high   the most of that and of the time in which all cores work off what is queued
 # expected_wait        the middle of both; selection reads the one of the job's own size
 # cores_free, cores_taken, nodes_free, pending_jobs, pending_core_seconds
@@ -306,30 +307,22 @@ def ended(run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
 # What is not known is left out: it is not 0.
 
 SIZE = "expected_wait_{}"
-PLANNED = re.compile(r"Job \d+ to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
+PLANNED = re.compile(r"Job \d+ to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) using (\d+) processors")
 CORES = "%C"  # of sinfo: allocated/idle/other/total
 PENDING = "%C|%l"  # of squeue: cores and limit
 LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
-def sizes(cores: int) -> list[int]:
-    """Return the sizes of job that are asked about.
+def planned(said: str, now: datetime) -> tuple[int, float] | None:
+    """Return the cores of a job and in how many seconds it would start, by what `sbatch --test-only` says.
 
-    >>> sizes(12)
-    [1, 2, 4, 8, 12]
-    """
-    found = [1 << k for k in range(max(cores, 1).bit_length()) if 1 << k <= cores]
-    return found if not found or found[-1] == cores else [*found, cores]
-
-
-def planned(said: str, now: datetime) -> float | None:
-    """Return in how many seconds a job would start, by what `sbatch --test-only` says; None: it does not say.
-
-    >>> planned("sbatch: Job 12 to start at 2026-11-22T17:30:30 using 1 processors", datetime(2026, 11, 22, 17, 30))
-    30.0
+    >>> planned("sbatch: Job 12 to start at 2026-11-22T17:30:30 using 4 processors", datetime(2026, 11, 22, 17, 30))
+    (4, 30.0)
     """
     found = PLANNED.search(said)
-    return max(0.0, (datetime.fromisoformat(found[1]) - now).total_seconds()) if found else None
+    if found is None:
+        return None
+    return int(found[2]), max(0.0, (datetime.fromisoformat(found[1]) - now).total_seconds())
 
 
 def cores(said: str) -> tuple[int, int, int]:
@@ -361,11 +354,11 @@ def _seconds(limit: str) -> int | None:
 
 
 def variables(
-    waits: Mapping[int, float | None], counted: tuple[int, int, int], queued: tuple[int, float | None]
+    waits: Mapping[int, float], counted: tuple[int, int, int], queued: tuple[int, float | None]
 ) -> dict[str, float]:
     """Return the variables; `waits` are {cores: seconds}.
 
-    >>> variables({1: 0.0, 2: None}, (1, 1, 2), (1, 60.0))["expected_wait_high"]
+    >>> variables({1: 0.0}, (1, 1, 2), (1, 60.0))["expected_wait_high"]
     30.0
     """
     free, taken, whole = counted
@@ -373,16 +366,9 @@ def variables(
     told: dict[str, float] = {"cores_free": free, "cores_taken": taken, "pending_jobs": jobs}
     if work is not None:
         told["pending_core_seconds"] = work
-    known = {size: wait for size, wait in waits.items() if wait is not None}
-    told |= {SIZE.format(size): wait for size, wait in known.items()}
-    if known:
-        low = known[min(known)]
+    told |= {SIZE.format(size): wait for size, wait in waits.items()}
+    if waits:
+        low = min(waits.values())
         high = max(low, work / whole) if work is not None and whole else low
         told |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
     return told
-
-
-def questions(total: int) -> Iterable[tuple[int, tuple[str, ...]]]:
-    """Yield (cores, command) for every size: when would a job of an hour start that is not submitted?"""
-    for size in sizes(total):
-        yield size, ("sbatch", "--test-only", f"--ntasks={size}", "--time=60", "--output=/dev/null", "--wrap=true")

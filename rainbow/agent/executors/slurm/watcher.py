@@ -81,7 +81,8 @@ class Watcher:
         return said is not None and is_ours(active, said, self._identity.own)
 
     def _ask(self, question: Question[T]) -> T:
-        return question.read(self._commands.ask(*question.command, told=question.told))
+        asked = [one for one in (question.command, *question.also) if one]
+        return question.read("\f".join(self._commands.ask(*one, told=question.told) for one in asked))
 
     def _whose(self) -> list[str]:
         """Return all accounts we submit as; none: our own alone."""
@@ -279,8 +280,8 @@ class Watcher:
             if len(one.missing) > 1 and (ended := self._recorded(one)):
                 self._adopt(one, ended[0])
                 one.over_since, final = now, ended[1]
-            elif now >= one.missing[0] + GONE:
-                final = Final("LOST")
+            elif now >= one.missing[0] + GONE or (one.is_stopping and self._site.forgets(one.has_begun)):
+                final = Final("CANCELLED" if self._site.forgets(one.has_begun) else "LOST")
         if final is not None:
             one.where = (final.partition or one.where[0], final.nodes or one.where[1])
             if one.account and final.state != "LOST":
