@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import NotFound, RainbowError
 from rainbow.jobspec.batch import read_array
-from rainbow.jobspec.times import moment
+from rainbow.jobspec.times import moment, seconds_of
 from rainbow.service.jobs import lifecycle, names
+from rainbow.service.jobs.update import update
 from rainbow.service.jobs.verbs import ManyJobs, change
 from rainbow.service.slurm.call import Answer, Call
 from rainbow.service.slurm.rows import Viewer, Wanted, job_rows, node_rows
@@ -234,9 +236,10 @@ def _cancel(service: Service, who: Caller, rows: Iterable[JobRow]) -> Answer:
     for row in rows:
         wanted.setdefault(row.job, []).append(row)
     meant: list[str] = []
+    arrays = [job for job, own in wanted.items() if own[0].index is not None]
+    left = Counter(row.job for row in (_rows(service, who, arrays) if arrays else ()) if row.state in ACTIVE)
     for job, own in wanted.items():
-        left = [row for row in _rows(service, who, [job]) if row.state in ACTIVE]
-        meant += [job] if len(own) >= len(left) else [f"{row.array}_{row.index}" for row in own]
+        meant += [job] if len(own) >= left[job] else [f"{row.array}_{row.index}" for row in own]
     told = ManyJobs(service, who, "cancel").named(meant, None)
     errors = [
         f"scancel: error: Kill job error on job id {row['job']}: {row['text']}\n"
@@ -250,7 +253,7 @@ def _cancel(service: Service, who: Caller, rows: Iterable[JobRow]) -> Answer:
 
 
 def scontrol(service: Service, who: Caller, call: Call) -> Answer:
-    """Show jobs, partitions, nodes and the configuration; hold, release, suspend, resume, requeue."""
+    """Show jobs, partitions, nodes and the configuration; hold, release, suspend, resume, requeue, update."""
     words = read_words("scontrol", call.words)
     verb, *rest = words.rest or [""]
     if verb == "show":
@@ -262,7 +265,7 @@ def scontrol(service: Service, who: Caller, call: Call) -> Answer:
     if verb == "write" and rest[:1] == ["batch_script"] and len(rest) > 1:
         return _script(service, who, rest[1:])
     if verb == "update":
-        texts.read_update(rest)
+        return _update(service, who, call, rest)
     raise CommandError(
         f"scontrol: error: {' '.join([verb, *rest[:1]])[:60] or 'no command'} is not carried by Rainbow\n"
     )
@@ -286,6 +289,33 @@ def _act(service: Service, who: Caller, verb: str, listed: Iterable[str]) -> Ans
         except RainbowError as fault:
             errors.append(f"{fault.message} for job {word}\n")
     return Answer(err="".join(errors), exit=1 if errors else 0)
+
+
+def _update(service: Service, who: Caller, call: Call, rest: list[str]) -> Answer:
+    """Change a job's limit, priority or name; Slurm counts a limit in minutes, a nicer job waits longer."""
+    job, asked = texts.read_update(rest)
+    wanted: dict[str, object] = {}
+    for key, value in asked.items():
+        if key == "time_limit":
+            found = seconds_of(value, plain=60)
+            if found is None:
+                raise CommandError("Invalid time limit specified for job\n")
+            wanted[key] = found
+        elif key in ("priority", "nice"):
+            if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
+                raise CommandError(f"Invalid {key} specified: {value[:20]}\n")
+            wanted["priority"] = int(value) if key == "priority" else -int(value)
+        elif key == "name":
+            wanted[key] = value
+        else:
+            raise CommandError(f"scontrol: error: update {key} is not carried by Rainbow\n")
+    try:
+        update(service, who, names.whole_job(service, who, job), wanted, call.user or None)
+    except NotFound as fault:
+        raise CommandError(f"Invalid job id specified for job {job[:40]}\n") from fault
+    except RainbowError as fault:
+        raise CommandError(f"{fault.message} for job {job[:40]}\n") from fault
+    return Answer()
 
 
 def _script(service: Service, who: Caller, words: list[str]) -> Answer:

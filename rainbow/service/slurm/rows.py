@@ -15,7 +15,7 @@ from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.request import SLOT, Request
 from rainbow.jobspec.script_variables import MIB, numbered_file
 from rainbow.service.clusters import inventory
-from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.jobspecs import reading_of
 from rainbow.service.jobs.lifecycle import may_run, sees
 from rainbow.service.scheduler.reasons import reasons_of
 from rainbow.slurm.job_rows import JobRow, NodeRow, code_and_signal, end_reason, state_of, wait_reason, whole_state
@@ -61,7 +61,7 @@ def job_rows(service: Service, who: Caller, wanted: Wanted, viewer: Viewer) -> l
     with service.store.read() as connection:
         records = [one for one in _records(connection, wanted) if sees(connection, who, one)]
         by_job = _tasks(connection, [record.id for record in records])
-        requests = {record.id: reading(connection, record.id).request for record in records}
+        requests = {record.id: reading_of(connection, record).request for record in records}
     waiting = [one for one in records if one.state in PENDING and not _all_started(by_job.get(one.id, ()))]
     reasons = reasons_of(service, waiting) if waiting else {}
     now = service.clock()

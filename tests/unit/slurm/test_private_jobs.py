@@ -53,6 +53,29 @@ def test_scancel_of_a_user_touches_no_other(api: Api, two: Any) -> None:
     assert sorted(left.splitlines()) == [f"{numbers['ann']} CA", f"{numbers['bob']} PD"]
 
 
+def test_scancel_of_an_element_leaves_the_others(api: Api, two: Any) -> None:
+    ann = two[1]["ann"]
+    number = api.good("POST", "/v1/jobs", jobspec(array="1-3"), ann)["number"]
+    assert run(api, ann, "scancel", f"{number}_2")["exit"] == 0
+    left = run(api, ann, "squeue", "-j", str(number), "-r", "-t", "all", "-h", "-o", "%i %t")["out"]
+    assert sorted(left.splitlines()) == [f"{number}_1 PD", f"{number}_2 CA", f"{number}_3 PD"]
+
+
+def test_scontrol_changes_a_job(api: Api, two: Any) -> None:
+    _, tokens, numbers = two
+    own = str(numbers["ann"])
+    words = ("update", f"JobId={own}", "TimeLimit=10", "Name=other")
+    assert run(api, tokens["ann"], "scontrol", *words)["exit"] == 0
+    shown = run(api, tokens["ann"], "scontrol", "show", "job", own)["out"]
+    assert "JobName=other\n" in shown
+    assert " TimeLimit=00:10:00 " in shown
+    assert run(api, tokens["ann"], "scontrol", "update", f"JobId={numbers['bob']}", "TimeLimit=10")["exit"] == 1
+    assert run(api, tokens["ann"], "scontrol", "update", f"JobId={own}", "Gres=x")["exit"] == 1
+    assert run(api, tokens["ann"], "scontrol", "hold", own)["exit"] == 0
+    assert "JobHeldUser" in run(api, tokens["ann"], "squeue", "-h", "-j", own)["out"]
+    assert run(api, tokens["ann"], "scontrol", "release", own)["exit"] == 0
+
+
 def test_every_state_of_a_task_is_one_of_slurms() -> None:
     causes = ("", "memory", "deadline", "lost", "node", "preempted", "directory")
     found = {state_of(str(state), cause) for state in TaskState for cause in causes}
