@@ -104,7 +104,7 @@ def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(RequestError, match="command flux not found on this machine"):
         survey("flux-r")
-    with pytest.raises(RequestError, match="flux-r, hwloc, local, slurm"):
+    with pytest.raises(RequestError, match="flux-r, gridengine, hwloc, local, slurm"):
         survey("pbs")
 
 
