@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
-.PHONY: demo test suite lint services bench serve page tools docs soak jepsen clean
+.PHONY: demo test suite lint services bench scripts serve page tools docs soak jepsen clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
@@ -32,6 +32,9 @@ services: .venv/dev ## what tests run for real (PostgreSQL, Slurm, Chromium), wh
 
 bench: .venv/bench ## the promised speeds, as ratios and growth
 	$(BIN)/python -m benchmarks
+
+scripts: .venv/dev services ## batch scripts on real Slurm controllers: what is answered otherwise; SEED=1 COUNT=250
+	$(BIN)/python -m tests.sites.site_scripts $(or $(SEED),1) $(or $(COUNT),250)
 
 tools: .venv/dev ## workflow tools made for Slurm, unmodified, over local clusters; TOOL=snakemake for one; needs the network once
 	$(BIN)/python -m tests.tools $(TOOL)

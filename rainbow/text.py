@@ -106,6 +106,20 @@ def as_json(value: object) -> str:
 LATEST = 253_402_300_799.0  # the last second of the year 9999, which is as far as RFC 3339 goes
 
 
+def in_time(seconds: float) -> str:
+    """Write a duration with its largest units.
+
+    >>> in_time(129600), in_time(5400), in_time(30), in_time(86400)
+    ('1d 12h', '1h 30m', '30s', '1d')
+    """
+    parts, left = [], round(seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return " ".join(parts[:2]) or "0s"
+
+
 def some(count: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun.
 

@@ -75,7 +75,7 @@ class Nodes:
         if constraint is None:
             return False
         facts = self.cluster.graph.nodes[self.ids[n]] if self.is_listed else self.fields[n]._asdict()
-        return not passes(constraint, facts)
+        return not passes(constraint, facts, self.vertices, self.entries[n])
 
     def _hold(self, held: Held) -> None:
         """Note what is free of each node, and below which something is held."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas
 
     from rainbow.graph.outline import Copy, Fields
+    from rainbow.graph.site import Site
 
 
 WORKER_TYPE = "node"
@@ -99,6 +100,7 @@ class Cluster:
     worker_type: str = WORKER_TYPE
     worker_level_types: frozenset[str] = WORKER_LEVEL_TYPES
     subsystems: Mapping[str, Subsystem] = field(default_factory=dict)
+    site: Site | None = None  # what the site says of it
 
     def __repr__(self) -> str:
         """Show the name and what there is."""

@@ -17,6 +17,7 @@ from rainbow.graph.cluster import WORKER_LEVEL_TYPES, WORKER_TYPE, Cluster
 from rainbow.graph.document import CONTAINMENT, CONTAINS, LIMITS, Limits, short, whole
 from rainbow.graph.formats import read_document
 from rainbow.graph.outline import Outline, numbered
+from rainbow.graph.site import IN_DEFAULT, Site, read_site
 from rainbow.graph.validation import Tree, attributes, check_vertices, read_tree, top_down
 
 if TYPE_CHECKING:
@@ -106,7 +107,22 @@ def read_cluster(
     with plain.naming():
         outline = build(plain, limits)
     called = name or plain.name or outline.fields[0].name
-    return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types))
+    known = frozenset[str]().union(*(fields.properties for fields in outline.fields))
+    site = read_site(plain.metadata, plain.metadata_at, known)
+    if site and site.default in (site.queues or {}):
+        _mark_default(outline, site, worker_type)
+    return Cluster(called, outline, levels, worker_type, frozenset(worker_level_types), site=site)
+
+
+def _mark_default(outline: Outline, site: Site, worker_type: str) -> None:
+    """Give the nodes that a job without a queue may have the property that says so."""
+    requires = frozenset((site.queues or {})[site.default].requires)
+    outline.fields = [
+        fields._replace(properties=fields.properties | {IN_DEFAULT})
+        if fields.type == worker_type and requires <= fields.properties
+        else fields
+        for fields in outline.fields
+    ]
 
 
 def read_grown(before: Cluster, document: Any, changes: Any) -> Cluster | None:
@@ -124,7 +140,7 @@ def read_grown(before: Cluster, document: Any, changes: Any) -> Cluster | None:
 def read_more(before: Cluster, changes: Any, vertices: int, edges: int, limits: Limits = LIMITS) -> Cluster | None:
     """Return the same of a document that has as many vertices and edges after the changes, and is directed."""
     old = before.outline
-    known = "ids" in vars(old) and not old.templates and not before.subsystems
+    known = "ids" in vars(old) and not old.templates and not before.subsystems and before.site is None
     if not known or any(change["op"] != "add" for change in changes):
         return None
     nodes = {key: node for change in changes for key, node in change.get("nodes", {}).items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rainbow.errors import GraphError, LimitError
@@ -48,6 +48,8 @@ class Document:
     vertices_at: str
     edges: Sequence[Edge] = ()
     edges_at: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of the graph itself, not yet checked
+    metadata_at: str = ""
 
     def edge_at(self, edge: Edge) -> str:
         """The pointer of an edge."""

@@ -81,7 +81,9 @@ def read_jgf(document: Mapping[str, Any], pointer: str, limits: Limits) -> Docum
     limits.check("vertices", len(nodes), f"{at}/nodes")
     read = _by_id(nodes, f"{at}/nodes") if isinstance(nodes, Mapping) else _listed(nodes, f"{at}/nodes")
     name = name_of(document, pointer) or name_of(graph, at)
-    return Document(name, list(read), f"{at}/nodes", edges(graph.get("edges"), f"{at}/edges", limits), f"{at}/edges")
+    tied, about = edges(graph.get("edges"), f"{at}/edges", limits), graph.get("metadata")
+    about = about if isinstance(about, Mapping) else {}
+    return Document(name, list(read), f"{at}/nodes", tied, f"{at}/edges", about, f"{at}/metadata")
 
 
 def _by_id(nodes: Mapping[Any, Any], pointer: str) -> Iterator[Vertex]:

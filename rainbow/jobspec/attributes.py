@@ -9,7 +9,8 @@ from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.hostlist import count_hosts, count_ids
-from rainbow.jobspec.request import Condition, Constraint, Dependency, Need
+from rainbow.jobspec.quantities import amount_of
+from rainbow.jobspec.request import CONTAINMENT, Condition, Constraint, Dependency, Need
 from rainbow.jobspec.version import coerce, in_range
 from rainbow.jobspec.yaml_reader import as_number, as_text, step
 from rainbow.plugins import names_of
@@ -46,7 +47,12 @@ def _constraint(value: Any, pointer: str) -> Constraint:
     if operator in ("and", "or", "not"):
         inner = tuple(_constraint(part, f"{at}/{k}") for k, part in enumerate(listing(operands, at)))
         return Constraint(operator, operands=inner)
-    if operator not in ("properties", "hostlist", "ranks"):
+    if operator in ("at_least", "counts"):
+        least = mapping(operands, at).items()
+        return Constraint(
+            operator, tuple(f"{key}={_least(operator, value, step_to(at, key))}" for key, value in least)
+        )
+    if operator not in ("properties", "hostlist", "ranks", "same"):
         raise JobspecError(f"RFC 31 has no operator {operator}", pointer=at)
     values = tuple(str(part) for part in listing(operands, at))
     for k, (part, text) in enumerate(zip(operands, values, strict=True)):
@@ -66,6 +72,53 @@ def _constrains(operator: str, value: Any, text: str) -> bool:
     return _PROPERTY.fullmatch(text) is not None
 
 
+def _least(operator: str, value: Any, pointer: str) -> int:
+    """Read an amount: a whole number, or for at_least also a text with a unit."""
+    found = amount_of(value) if operator == "at_least" else value
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise JobspecError(
+            f"an amount must be a whole number or a size such as 4GiB, got {value!r:.40}", pointer=pointer
+        )
+    return found
+
+
+def step_to(pointer: str, key: Any) -> str:
+    """Go one step down a JSON Pointer."""
+    return f"{pointer}/{step(key)}"
+
+
+def own_field(need: Need, kind: str, pointer: str) -> Need:
+    """Return a need of the dominant graph as one of the vertex itself: it must be of the type that is asked for."""
+    if need.subsystem != CONTAINMENT:
+        return need
+    for condition in need.conditions:
+        if (name := condition.options.get("field")) not in OWN_FIELDS:
+            text = f"a vertex has no field {name!s:.40} to match; it has: {', '.join(OWN_FIELDS)}"
+            raise JobspecError(text, pointer=f"{pointer}/requires")
+    return Need(CONTAINMENT, (Condition("match", {"field": "type", "value": kind}), *need.conditions))
+
+
+def read_names(value: Any, pointer: str) -> tuple[str, ...]:
+    """Read a name, or a list of them."""
+    names = [value] if isinstance(value, str) else listing([] if value is None else value, pointer)
+    for place, name in enumerate(names):
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_HOST or "\0" in name:
+            at = f"{pointer}/{place}" if names is value else pointer
+            raise JobspecError(f"a name of at most {LONGEST_HOST} characters is needed, got {name!r:.40}", pointer=at)
+    return tuple(names)
+
+
+def read_licenses(value: Any, pointer: str) -> Mapping[str, int]:
+    """Read {license: how many}."""
+    found = mapping({} if value is None else value, pointer)
+    for name, count in found.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            text = f"the number of a license must be a whole number of at least 1, got {count!r:.40}"
+            raise JobspecError(text, pointer=step_to(pointer, name))
+    return {str(name): int(count) for name, count in found.items()}
+
+
+OWN_FIELDS = ("model", "threads")  # of a vertex's metadata, that equal vertices have alike
 AFTER = ("after", "afterany", "afterok", "afternotok")  # a job has started, ended, ended well, ended badly
 SYMBOLIC = ("string", "fluid")  # whatever else of the same name is `in`, `out` or `inout`
 SCHEMES = (*AFTER, "begin-time", *SYMBOLIC)

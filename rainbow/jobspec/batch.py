@@ -133,13 +133,14 @@ SHAPE = LAYOUT | MEMORY | GPUS | {"exclusive", "tmp"}
 def laid_over(derived: Mapping[str, str], said: Mapping[str, str]) -> dict[str, str]:
     """Return the options of sbatch for a request: what its resources mean, and what is said for the site on top.
 
-    What the site is told of the layout takes the place of all that the resources mean, and what it is told of memory
-    or GPUs the place of that: `--gres` beside a `--gpus-per-task` of ours would ask twice.
+    What the site is told of the layout takes the place of all that the resources mean; GPUs of the whole job are a
+    part of it. What it is told of memory or GPUs takes the place of that: `--gres` beside a `--gpus-per-task` of ours
+    would ask twice.
 
     >>> laid_over({"ntasks": "2", "mem": "8M"}, {"mem-per-cpu": "4M"}), laid_over({"ntasks": "2"}, {"nodes": "2"})
     ({'ntasks': '2', 'mem-per-cpu': '4M'}, {'nodes': '2'})
     """
-    groups = (SHAPE,) if LAYOUT & said.keys() else (MEMORY, GPUS)
+    groups = (SHAPE,) if (LAYOUT | {"gpus"}) & said.keys() else (MEMORY, GPUS)
     instead = {name for group in groups if group & said.keys() for name in group}
     return {**{key: value for key, value in derived.items() if key not in instead}, **said}
 

@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rainbow.jobspec.request import Constraint, Count, Request, Resource
+from rainbow.jobspec.request import CONTAINMENT, Constraint, Count, Request, Resource
 
-FOR_SITES = ("output", "error", "input", "comment", "requeue", "export", "deadline", "priority", "queue", "umask")
+FOR_SITES = (
+    *("output", "error", "input", "comment", "requeue", "export", "deadline", "priority", "queue"),
+    *("licenses", "switches", "prefer", "contiguous", "exclusive", "min_duration", "umask"),
+)
 
 
 def handover(request: Request, labels: Collection[str], gang: int, name: str, requestor: str) -> dict[str, Any]:
@@ -42,7 +45,8 @@ def starts_once(request: Request) -> bool:
 
 def trees_of(request: Request, labels: Collection[str]) -> Sequence[Resource]:
     """Return the trees of the preferred variant that hold one of these slots; all if none is named."""
-    return [tree for tree in request.resources if not labels or any(part.label in labels for part in tree.walk())]
+    trees = request.resources
+    return [tree for tree in trees if tree.within or not labels or any(part.label in labels for part in tree.walk())]
 
 
 def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) -> int:
@@ -63,9 +67,19 @@ def _tree(part: Resource) -> dict[str, Any]:
     told: dict[str, Any] = {"type": part.type, "count": _count(part.count)}
     given = {"unit": part.unit, "exclusive": part.exclusive, "label": part.label}
     told |= {key: value for key, value in given.items() if value}
-    if part.needs:
-        told["needs"] = [need.subsystem for need in part.needs]
+    told |= {"total": True} if part.total else {}
+    told |= {"at_most": dict(part.at_most)} if part.at_most else {}
+    told |= {"within": part.within} if part.within else {}
+    told |= {"model": model} if (model := model_of(part)) else {}
+    if others := [need.subsystem for need in part.needs if need.subsystem != CONTAINMENT]:
+        told["needs"] = others
     return {**told, "with": [_tree(child) for child in part.children]} if part.children else told
+
+
+def model_of(part: Resource) -> str:
+    """Return the model that a request requires of its vertices, "" for any."""
+    conditions = (one for need in part.needs if need.subsystem == CONTAINMENT for one in need.conditions)
+    return next((str(one.options.get("value")) for one in conditions if one.options.get("field") == "model"), "")
 
 
 def _count(count: Count) -> int | dict[str, Any]:

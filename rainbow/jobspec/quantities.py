@@ -160,6 +160,24 @@ def quantity(unit: str) -> tuple[str, int]:
     return unit, 1
 
 
+def amount_of(value: Any) -> int | None:
+    """Return an amount such as "400000MiB" in base units; None if it is none.
+
+    >>> amount_of("2KiB"), amount_of(64), amount_of("100TiB") == 100 * 2**40, amount_of("much")
+    (2048, 64, True, None)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value >= 0 else None
+    if not isinstance(value, str):
+        return None
+    number = value.rstrip("BKMGTPEkiHzWJ ")
+    unit = value[len(number) :].strip()
+    if not number.isascii() or not number.isdecimal() or len(number) > 16:
+        return None
+    measured, factor = quantity(unit)
+    return int(number) * factor if not unit or measured != unit or factor > 1 else None
+
+
 def base_unit(measured: str) -> str:
     """Return the base unit of a quantity: amounts are counted in whole numbers of it.
 

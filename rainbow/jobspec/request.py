@@ -20,6 +20,8 @@ from typing import Any
 from rainbow.cache import cached_property
 
 SLOT = "slot"
+CONTAINMENT = "containment"  # the dominant graph, whose vertices have fields of their own
+PROPERTIES = "node properties"  # of the worker that a vertex lies in, asked as if they were a subsystem
 LOWEST, HIGHEST = -1023, 1024  # priority, as in POSIX
 _numbers = count(1)
 OF_ITS_OWN = "\0"  # the service of a job that gives it no name; no name can be this
@@ -103,7 +105,7 @@ class Need:
 class Constraint:
     """An RFC 31 constraint on workers: `operator` over `values` (texts) or, for and, or, not, over `operands`."""
 
-    operator: str  # properties, hostlist, ranks, and, or, not
+    operator: str  # properties, hostlist, ranks, at_least, counts, same, and, or, not
     values: tuple[str, ...] = ()
     operands: tuple[Constraint, ...] = ()
 
@@ -141,7 +143,14 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One request: `count` units of `type` (below the request above it), each holding its children."""
+    """One request: `count` units of `type` (below the request above it), each holding its children.
+
+    total    of slots: how many there are on all vertices of the request above together, at least one on each
+    at_most  of slots: how many may lie on one vertex of a type, as ((type, how many), ...)
+    within   "job": the vertices chosen for the request beside it have these together, at least one each
+    same     a field that has one value on all vertices taken on one worker
+    cpus     the units are hardware threads of cores
+    """
 
     type: str
     count: Count = Count()
@@ -150,6 +159,11 @@ class Resource:
     label: str = ""
     needs: tuple[Need, ...] = ()
     children: tuple[Resource, ...] = ()
+    total: bool = False
+    at_most: tuple[tuple[str, int], ...] = ()
+    within: str = ""
+    same: str = ""
+    cpus: bool = False
     place: int = field(default=-1, compare=False, repr=False)  # among all of a variant, depth first; -1: not counted
     scale: int = field(
         default=1, compare=False, repr=False
@@ -158,8 +172,13 @@ class Resource:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle everything but the numbers."""
-        fields = (self.type, self.count, self.unit, self.exclusive, self.label, self.needs, self.children)
-        return Resource, fields
+        own = (self.type, self.count, self.unit, self.exclusive, self.label, self.needs, self.children)
+        return Resource, (*own, self.total, self.at_most, self.within, self.same, self.cpus)
+
+    @property
+    def is_spread(self) -> bool:
+        """Return whether it says something that only the vertices of one cluster decide (matching/site)."""
+        return bool(self.total or self.at_most or self.within or self.same or self.cpus)
 
     @property
     def is_slot(self) -> bool:
@@ -210,6 +229,14 @@ class Request:
     job_class: str = ""  # the class it is submitted to, where a policy has classes of jobs; "": the default one
     service: str = ""  # the service whose instances its slots are; "": it is none
     script: str = ""  # text; the command of the only task is then its name and its arguments
+    queues: tuple[str, ...] = ()  # any one of them; none: the default one of each cluster
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()  # only these; none: any
+    shortest: float = 0.0  # the least duration that will do; 0: `duration`
+    account: str = ""  # that a site charges; "": its default
+    qos: str = ""  # a site's quality of service
+    reservation: str = ""  # of a site
+    settled: bool = False  # what it says of sites is said in plain words for one cluster
     array: Array | None = None  # the copies of the only task are its elements
     held: bool = False  # it waits until it is resumed
     parameters: Mapping[str, Any] = field(default_factory=dict)  # for selection: attributes.parameter.*
@@ -232,6 +259,25 @@ class Request:
     def memo(self) -> dict[Any, Any]:
         """What is worked out of a request once for many clusters."""
         return {}
+
+    @cached_property
+    def site_key(self) -> bytes:
+        """Equal for requests that every cluster of every site answers alike."""
+        of_site = (
+            self.settled,
+            self.queues,
+            dict(self.licenses),
+            self.clusters,
+            self.account,
+            self.qos,
+            self.reservation,
+        )
+        return pickle.dumps((self.key, *of_site, self.shortest or self.duration), pickle.HIGHEST_PROTOCOL)
+
+    @cached_property
+    def is_spread(self) -> bool:
+        """Return whether some part of it is decided by the vertices of one cluster."""
+        return any(part.is_spread for forest in self.variants for tree in forest for part in tree.walk())
 
     @property
     def resources(self) -> tuple[Resource, ...]:

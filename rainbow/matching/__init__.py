@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.equivalence.cluster_class import Measure, measures, stated_units
-from rainbow.matching.explain.report import shown_explained, verdict_to_json
+from rainbow.matching.explain import report
+from rainbow.matching.explain.report import verdict_to_json
 from rainbow.matching.index_backend import (
     IndexBackend,
     amounts_on,
@@ -18,22 +19,21 @@ from rainbow.matching.index_backend import (
     refusals_of,
     undecided_of,
 )
-from rainbow.matching.model.budget import Budget, MatchesAll
+from rainbow.matching.model.budget import STEPS, Budget
 from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Requires, Take, Verdict, Why
 from rainbow.matching.plain_backend import PlainBackend
+from rainbow.matching.site.resolve import asks_site, is_plain, resolve
+from rainbow.matching.site.verdicts import SiteBackend, plain_verdicts
+from rainbow.matching.workers import proof
 from rainbow.matching.workers.fragmentation import fragmented, free_part
 from rainbow.matching.workers.held_paths import at_numbers, meet, numbered
 from rainbow.matching.workers.occupancy import Occupancy
 from rainbow.matching.workers.proof import (
-    certified,
-    faults_of,
-    faults_of_refutations,
     occupied,
     others_on,
     refuted,
     rows_of_amounts,
-    take_beside,
 )
 from rainbow.matching.workers.worker_use import (
     cluster_totals,
@@ -48,6 +48,8 @@ from rainbow.matching.workers.worker_use import (
 from rainbow.plugins import Registry
 
 if TYPE_CHECKING:
+    from rainbow.certificate.document import Certificate
+    from rainbow.certificate.refutation import Refutation
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request
     from rainbow.matching.explain.smallest_change import smallest_change
@@ -61,28 +63,82 @@ DEFAULT_BACKEND = "index"
 
 
 def match(
-    request: Request, clusters: Iterable[Cluster], backend: str = DEFAULT_BACKEND, budget: Budget | None = None
+    request: Request,
+    clusters: Iterable[Cluster],
+    backend: str = DEFAULT_BACKEND,
+    budget: Budget | None = None,
+    own_queues: Collection[str] = (),
 ) -> Sequence[Verdict]:
     """Return the verdict on every cluster, as if it were empty, in order of name.
 
-    Without a budget the default number of steps ends a search, whatever time they take.
+    Without a budget the default number of steps ends a search, whatever time they take. `own_queues` names the
+    clusters whose policies have queues of their own: these judge a queue that the graph does not name.
     """
-    chosen, given = backends.get(backend), clusters if isinstance(clusters, Sequence) else list(clusters)
-    if not isinstance(chosen, MatchesAll):
-        return [_of(chosen.match(request, cluster), cluster) for cluster in _ordered(given)]
-    found = chosen.match_all(request, given, budget)
-    if isinstance(found, list) and len(found) == len(given):
-        return [_of(verdict, cluster) for verdict, cluster in zip(found, _ordered(given), strict=True)]
-    return found
+    given = clusters if isinstance(clusters, Sequence) else list(clusters)
+    return SiteBackend(backends.get(backend)).match_all(request, given, budget, own_queues)
 
 
-def _ordered(clusters: Iterable[Cluster]) -> list[Cluster]:
-    return sorted(clusters, key=attrgetter("sort_key"))
+def settled(request: Request, cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Request:
+    """Return a request as one cluster answers it: in plain words for its nodes, in the first queue that takes it."""
+    if is_plain(request, cluster):
+        return request
+    known: dict[bytes, Request] = cluster.memo.setdefault(settled, {})
+    if request.site_key not in known:
+        if len(known) >= MOST_SETTLED:
+            known.clear()
+        plain, chosen = [way.request for way in resolve(request, cluster) if way.request], backends.get(backend)
+        first = next((one for one in plain if plain_verdicts(chosen, one, [cluster], None)[0].matched), None)
+        known[request.site_key] = first or (plain[0] if plain else request)
+    found = known[request.site_key]
+    return replace(request, variants=found.variants, constraint=found.constraint)
 
 
-def _of(verdict: Verdict, cluster: Cluster) -> Verdict:
-    """Let a verdict know its cluster; what a plug-in returns instead of one is not ours to mend."""
-    return verdict.of(cluster) if isinstance(verdict, Verdict) else verdict
+MOST_SETTLED = 4_096
+
+
+def of_vertices(request: Request, cluster: Cluster) -> Request | None:
+    """Return what a request asks of a cluster's vertices alone; None where that is not one request, or the site's."""
+    if is_plain(request, cluster):
+        return request
+    ways = resolve(request, cluster)
+    return ways[0].request if len(ways) == 1 and ways[0].reason is None else None
+
+
+def certified(
+    request: Request,
+    clusters: Iterable[Cluster],
+    answer: Mapping[str, Any],
+    takes: Mapping[str, Take | None],
+    *,
+    held: Mapping[str, int | None] | None = None,
+    revisions: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Add the certificate of each yes to an answer, of `takes`, and the refutation of each no of the vertices."""
+    return proof.certified(request, clusters, answer, takes, held=held, revisions=revisions, plain=of_vertices)
+
+
+def take_beside(request: Request, cluster: Cluster, held: Mapping[str, int | None]) -> Take | None:
+    """Return what one copy takes beside what others hold; None where it does not fit."""
+    return proof.take_beside(settled(request, cluster), cluster, held)
+
+
+def faults_of(
+    request: Request,
+    cluster: Cluster,
+    certificate: Certificate,
+    held: Mapping[str, int | None] | None = None,
+    floats: Mapping[str, Mapping[str, int]] | None = None,
+    closed: Collection[str] = (),
+) -> list[str]:
+    """Return every fault of a certificate, as `verify` does; none proves it."""
+    return proof.faults_of(settled(request, cluster), cluster, certificate, held, floats, closed)
+
+
+def faults_of_refutations(
+    request: Request, cluster: Cluster, claims: Sequence[Refutation], held: Mapping[str, int | None] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return what is wrong with refutations, and what could not be checked."""
+    return proof.faults_of_refutations(settled(request, cluster), cluster, claims, held)
 
 
 def __getattr__(name: str) -> Any:
@@ -91,7 +147,21 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rainbow.matching' has no attribute {name!r}")
     from rainbow.matching.explain import smallest_change
 
-    return smallest_change.smallest_change
+    def of_sites(cluster: Cluster, request: Request, backend: Backend, *rest: Any) -> Any:
+        return smallest_change.smallest_change(cluster, request, SiteBackend(backend), *rest)
+
+    return of_sites
+
+
+def shown_explained(
+    request: Request,
+    clusters: Sequence[Cluster],
+    verdicts: Sequence[Verdict],
+    backend: Backend,
+    budget: Budget = STEPS,
+) -> dict[str, Any]:
+    """Write verdicts as JSON, each explained."""
+    return report.shown_explained(request, clusters, verdicts, SiteBackend(backend), budget)
 
 
 def prepare(cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Cluster:
@@ -114,6 +184,7 @@ __all__ = [
     "Verdict",
     "Why",
     "amounts_on",
+    "asks_site",
     "at_numbers",
     "backends",
     "candidates_of",
@@ -128,6 +199,7 @@ __all__ = [
     "free_part",
     "is_in_order",
     "is_located",
+    "is_plain",
     "largest_worker",
     "match",
     "matchers",
@@ -141,6 +213,7 @@ __all__ = [
     "refusals_of",
     "refuted",
     "rows_of_amounts",
+    "settled",
     "shown_explained",
     "smallest_change",
     "stated_units",

@@ -86,7 +86,7 @@ def _part(request: Request, labels: set[str]) -> Request:
     """Keep the trees that hold one of the labels; no labels keep all."""
     variants = []
     for resources in request.variants:
-        kept = tuple(tree for tree in resources if not labels or _labels(tree) & labels)
+        kept = tuple(tree for tree in resources if tree.within or not labels or _labels(tree) & labels)
         if kept and kept not in variants:
             variants.append(kept)
     return replace(request, variants=tuple(variants) or request.variants)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from rainbow.matching import (
     eligible_worker_classes,
     match,
     measures,
+    settled,
     worker_capacity,
     worker_kinds,
 )
@@ -170,6 +171,7 @@ class Compiled:
         """Name what a gang asks for: equal ones share a name, and the answers."""
         key = (gang.request.key, tuple(task.labels for task in gang.tasks))
         if key not in self._demands:
+            gang = replace(gang, request=settled(gang.request, self.cluster))
             demand = self._demands[key] = str(len(self._demands))
             self._gangs[demand] = gang
             self._slots[demand] = slots_on(self.cluster, gang.request)

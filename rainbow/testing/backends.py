@@ -22,17 +22,20 @@ def cluster(
     name: str = "test",
     hung: list[dict[str, Any]] | None = None,
     properties: dict[str, list[str]] | None = None,
+    site: dict[str, Any] | None = None,
     **options: Any,
 ) -> Cluster:
     """Build the cluster of a shape; `hung` lists subsystem vertices as {at, subsystem, type, ...metadata}.
 
-    `properties` gives some vertices theirs.
+    `properties` gives some vertices theirs, `site` the words of the site about the graph.
 
     Vertices are called type + number in order of appearance: node0, node1, core0, ...
     """
     graph = document(shape)
     for vertex, names in (properties or {}).items():
         graph["graph"]["nodes"][vertex]["metadata"]["properties"] = names
+    if site is not None:
+        graph["graph"]["metadata"] = site
     built = rainbow.read_cluster(graph, name=name, **options)
     for subsystem, hanging in subsystems(hung or []).items():
         built = built.with_subsystem(subsystem, hanging)

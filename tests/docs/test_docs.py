@@ -17,7 +17,7 @@ import rainbow
 from rainbow.cli import main
 from rainbow.graph.sources import graph_sources
 from rainbow.matching import Why, backends
-from rainbow.matching.explain.smallest_change import Kind
+from rainbow.matching.explain.edits import Kind
 from rainbow.scheduling import policies
 from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of

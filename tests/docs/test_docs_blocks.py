@@ -119,7 +119,7 @@ READERS: Mapping[str, list[Callable[[str], None]]] = {
     "dependencies.md": [jobspec, dependencies],
     "fair-share.md": [settings("fair_share"), jobspec],
     "importing.md": [entry_points],
-    "jobspec.md": [jobspec] * 9,
+    "jobspec.md": [jobspec] * 10,
     "load-based.md": [settings("load_based")],
     "metrics.md": [prometheus, prometheus],
     "priority.md": [settings("priority")],

@@ -34,7 +34,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
                 yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
 
 
-LIMIT = 27_900  # words of all pages, without blocks of code and what is generated
+LIMIT = 28_600  # words of all pages, without blocks of code and what is generated
 LONGEST = 2_000  # of one page
 
 

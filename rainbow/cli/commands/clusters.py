@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from rainbow.cli.session import credentials_used, with_registration, with_secret
 from rainbow.client import Client, responses
 from rainbow.errors import InputError
 from rainbow.graph import Cluster, read_cluster
+from rainbow.graph.site import Queue
 from rainbow.graph.sources import graph_sources
 from rainbow.jobspec.yaml_reader import step
-from rainbow.text import some
+from rainbow.text import in_time, some
 
 
 @click.group()
@@ -237,6 +238,37 @@ def import_graph(source: str, file: Path | None, out: Path, name: str) -> None:
     with click.open_file(str(out), "w", encoding="utf-8") as stream:
         stream.write(text)
     click.echo(one_line(_summary(cluster, document)), err=True)
+    for shown in _of_site(cluster, document):
+        click.echo(shown, err=True)
+
+
+QUEUE_TITLES = ("QUEUE", "DEFAULT", "NODES", "STATE", "MAX TIME", "DEFAULT TIME", "MAX NODES", "ACCESS")
+
+
+def _of_site(cluster: Cluster, document: dict[str, Any]) -> Iterator[str]:
+    """Yield the queues of a site in columns, and a line for what of its text is not in the graph."""
+    queues = (cluster.site.queues or {}) if cluster.site else {}
+    if cluster.site and cluster.site.default:
+        rows = [QUEUE_TITLES, *(_queue_row(queue, cluster) for queue in queues.values())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield "  ".join(one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    left = document["graph"].get("metadata", {}).get("import", {}).get("left_out", ())
+    if told := "; ".join(f"{one['what']}: {one['why']}" for one in left):
+        yield f"LEFT OUT  {one_line(told)}"
+
+
+def _queue_row(queue: Queue, cluster: Cluster) -> tuple[str, ...]:
+    entries = zip(cluster.outline.fields, cluster.outline.many, strict=True)
+    nodes = sum(
+        many
+        for fields, many in entries
+        if fields.type == cluster.worker_type and fields.properties.issuperset(queue.requires)
+    )
+    times = [in_time(each) if each else "-" for each in (queue.duration, queue.default_duration)]
+    access = "; ".join(f"{key.replace('allow-', '')}s: {', '.join(names)}" for key, names in queue.access.items())
+    default = "yes" if cluster.site and cluster.site.default == queue.name else ""
+    return (queue.name, default, str(nodes), queue.state, *times, str(queue.nodes[1] or "-"), access)
 
 
 def _this_machine() -> str:

@@ -137,8 +137,10 @@ def sent_from(files: Mapping[str, Path]) -> Iterator[None]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file, or of stdin for "-"."""
+    """Return the text of a file, or of stdin for "-"; a batch script with DOS line ends has them still."""
     try:
+        if str(path) != "-" and (content := path.read_bytes()).startswith(b"#!") and b"\r\n" in content:
+            return content.decode()
         with click.open_file(str(path), encoding="utf-8") as file:
             return str(file.read())
     except UnicodeDecodeError as error:

@@ -28,16 +28,34 @@ _MEBIBYTE = 2**20
 def read_kubernetes(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
     """Turn a list of nodes (or one node) into a document."""
     nodes: list[Node] = []
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
     for item, at in _items(decode(text)):
         name, taints = _name(item, at), _taints(item, f"{at}/spec")
         if any(key in _CONTROL_PLANE and effect in ("NoSchedule", "NoExecute") for key, _, effect in taints):
-            left_out.append(name)
+            left_out[name] = "it is tainted as control plane"
+        elif why := _runs_nothing(item, at):
+            left_out[name] = why
         else:
             nodes.append(_node(name, item, taints, at))
     if left_out and not nodes:
-        raise GraphError("every node is tainted as control plane: none is left for jobs", pointer="")
-    return lay_out(nodes, limits, left_out=left_out)
+        name, why = next(iter(left_out.items()))
+        raise GraphError(f"no node is left for jobs: {name} is left out because {why}", pointer="")
+    told = {"import": {"left_out": [{"what": f"node {name}", "why": why} for name, why in left_out.items()]}}
+    return lay_out(nodes, limits, left_out=list(left_out), metadata={"queues": {}, **(told if left_out else {})})
+
+
+def _runs_nothing(item: Mapping[str, Any], at: str) -> str:
+    """Return why no job can run on a node, "" if one may."""
+    status = item.get("status")
+    if status is None:
+        return "it has no status"
+    status = mapping(status, f"{at}/status", "the status of a node")
+    key = "allocatable" if "allocatable" in status else "capacity"
+    if status.get(key) is None:
+        return "it has neither allocatable nor capacity"
+    offered = mapping(status[key], f"{at}/status/{key}", key)
+    cores = quantity(offered.get("cpu"), f"{at}/status/{key}/cpu")
+    return "" if cores >= 1 else f"its cpu is {offered.get('cpu')}, less than a core"
 
 
 def _items(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -111,8 +129,6 @@ def _parts(item: Mapping[str, Any], model: str, at: str) -> tuple[Part, ...]:
     here = f"{at}/status/{key}"
     offered = mapping(status.get(key), here, key)
     cores = int(quantity(offered.get("cpu"), f"{here}/cpu"))
-    if not cores:
-        raise GraphError("a node without a whole core can run nothing", pointer=f"{here}/cpu")
     parts = [Part("core", count=cores)]
     gpus = 0
     for name, given_amount in offered.items():
@@ -124,7 +140,7 @@ def _parts(item: Mapping[str, Any], model: str, at: str) -> tuple[Part, ...]:
         elif name.endswith("/gpu") and count:
             parts.append(Part("gpu", count, gpus, metadata={"model": model} if model else {}))
             gpus += count
-        elif "/" in name:
+        elif "/" in name or name == "pods":
             parts += amount(text(name, here, "a resource"), count, "")
     return tuple(parts)
 

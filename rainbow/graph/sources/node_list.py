@@ -40,7 +40,13 @@ ROOT = "cluster"
 _NUMBERED = re.compile(r"(.*?\D)(0|[1-9][0-9]{0,8})", re.DOTALL)
 
 
-def lay_out(nodes: Sequence[Node], limits: Limits, name: str = "", left_out: Sequence[str] = ()) -> dict[str, Any]:
+def lay_out(
+    nodes: Sequence[Node],
+    limits: Limits,
+    name: str = "",
+    left_out: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the document of a cluster of these nodes; GraphError for no node at all and for one given twice."""
     if not nodes:
         raise GraphError("there is no node in it", pointer="")
@@ -48,8 +54,8 @@ def lay_out(nodes: Sequence[Node], limits: Limits, name: str = "", left_out: Seq
     for run in _runs(nodes):
         drawing.draw(run)
     graph: dict[str, Any] = {"directed": True, "nodes": drawing.nodes, "edges": drawing.edges}
-    if left_out:
-        graph["metadata"] = {"left_out": list(left_out)}
+    if metadata or left_out:
+        graph["metadata"] = {**(metadata or {}), **({"left_out": list(left_out)} if left_out else {})}
     return {"name": name, "graph": graph} if name else {"graph": graph}
 
 

@@ -25,8 +25,9 @@ def read_hwloc(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
     """Turn the XML of `lstopo` into a document of one node."""
     machine = _machine(text)
     sockets = [*machine.iterfind(".//object[@type='Package']"), *machine.iterfind(".//object[@type='Socket']")]
-    cores = [_cores(socket, limits) for socket in sockets] or [_cores(machine, limits)]
-    if 0 in cores:
+    allowed = _allowed(machine)
+    cores = [_cores(socket, limits, allowed) for socket in sockets] or [_cores(machine, limits, allowed)]
+    if not any(cores):
         raise GraphError("there is no core in it", line=1, column=1)
     gpus = _gpus(machine)
     parts = (
@@ -53,10 +54,28 @@ def _machine(said: str) -> ElementTree.Element:
     return machine
 
 
-def _cores(element: ElementTree.Element, limits: Limits) -> int:
-    found = len(element.findall(".//object[@type='Core']")) or len(element.findall(".//object[@type='PU']"))
-    limits.check("vertices", found, "/topology")
+def _allowed(machine: ElementTree.Element) -> int | None:
+    """Return the set of PUs that this machine may use, as a number of bits; None where all are."""
+    words = [word for word in (machine.get("allowed_cpuset") or "").split(",") if word]
+    if not words or any(not re.fullmatch(r"0x[0-9a-fA-F]{1,8}|", word) for word in words):
+        return None
+    found = 0
+    for word in words:  # 32 bits each, the highest first
+        found = (found << 32) | int(word, 16)
     return found
+
+
+def _cores(element: ElementTree.Element, limits: Limits, allowed: int | None) -> int:
+    """Count the cores of which some PU may be used."""
+    cores = element.findall(".//object[@type='Core']") or element.findall(".//object[@type='PU']")
+    limits.check("vertices", len(cores), "/topology")
+    return len(cores) if allowed is None else sum(1 for core in cores if _is_allowed(core, allowed))
+
+
+def _is_allowed(core: ElementTree.Element, allowed: int) -> bool:
+    units = core.findall(".//object[@type='PU']") or [core]
+    numbers = [unit.get("os_index", "") for unit in units]
+    return any(not number.isdecimal() or bool(allowed >> min(int(number), 2**16) & 1) for number in numbers)
 
 
 def _sockets(cores: list[int], named: bool) -> tuple[Part, ...]:
@@ -64,13 +83,37 @@ def _sockets(cores: list[int], named: bool) -> tuple[Part, ...]:
         return (Part("core", cores[0]),)
     if len(set(cores)) == 1:
         return (Part("socket", len(cores), parts=(Part("core", cores[0]),)),)
-    return tuple(Part("socket", first=number, parts=(Part("core", many),)) for number, many in enumerate(cores))
+    return tuple(
+        Part("socket", first=number, parts=(Part("core", many),) if many else ()) for number, many in enumerate(cores)
+    )
+
+
+_NVIDIA, _AMD, _INTEL = ("cuda", "nvml"), ("rsmi", "opencl"), ("ze",)
 
 
 def _gpus(machine: ElementTree.Element) -> int:
-    names = [device.get("name", "") for device in machine.iterfind(".//object[@type='OSDev']")]
-    found = [match[1] for match in map(_GPU.fullmatch, names) if match]
-    return max(Counter(found).values(), default=0)
+    """Count GPUs: each PCI address once; those without one by maker, as the interface that shows most of them."""
+    addresses: set[str] = set()
+    loose: Counter[str] = Counter()
+    above = {one: device for device in machine.iterfind(".//object[@type='PCIDev']") for one in device.iter()}
+    for one in machine.iterfind(".//object[@type='OSDev']"):
+        match = _GPU.fullmatch(one.get("name", ""))
+        address = above[one].get("pci_busid", "") if one in above else ""
+        if match and address:
+            addresses.add(address)
+        elif match:
+            loose[re.sub(r"\d.*", "", match[1])] += 1
+    if loose["cuda"] or loose["nvml"]:
+        inside = [device for device in set(above.values()) if not device.get("pci_busid")]
+        loose["opencl"] = min(loose["opencl"], sum(1 for device in inside if _shows_opencl_alone(device)))
+    makers = (_NVIDIA, _AMD, _INTEL)
+    return len(addresses) + sum(max(loose[interface] for interface in maker) for maker in makers)
+
+
+def _shows_opencl_alone(device: ElementTree.Element) -> bool:
+    """Return whether OpenCL shows a device that CUDA does not: it is of another maker."""
+    names = [one.get("name", "") for one in device.iterfind(".//object[@type='OSDev']")]
+    return any(name.startswith("opencl") for name in names) and not any(name.startswith(_NVIDIA) for name in names)
 
 
 def _memory(machine: ElementTree.Element) -> int:

@@ -20,20 +20,25 @@ from rainbow.graph.document import LIMITS, Limits, given, mapping, sequence, tex
 from rainbow.graph.formats import host_list
 from rainbow.graph.sources.node_list import Node, decode, lay_out
 from rainbow.graph.sources.slurm_node import Record, near_their_cores, node_of, read_gres
+from rainbow.graph.sources.slurm_site import parted, read_words
 from rainbow.graph.sources.slurm_topology import Above, read_topology
 
 
 def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
     """Turn what `scontrol` or `sinfo` printed into a document; topology.conf and gres.conf may follow."""
     text, conf = _parted(text.removeprefix("\ufeff"))  # what some editors write first
-    above = read_topology(conf, limits) if _TOPOLOGY.search(conf) else {}
+    text, of_site = parted(text)
     name = ""
     if text.lstrip().startswith(("{", "[")):
         document = decode(text)
         nodes, name = _merged(_json_nodes(document, limits)), _cluster_name(document)
     else:
         nodes = _merged(_text_nodes(text, limits))
-    return lay_out(_below(near_their_cores(nodes, read_gres(conf, limits)), above), limits, name)
+    words, left = read_words(of_site, nodes)
+    above, unread = read_topology(conf, limits, {node.name for node in nodes}) if conf else ({}, ())
+    left += [{"what": one.what, "why": one.why} for one in unread]
+    nodes = _below(near_their_cores(nodes, read_gres(conf, limits)), above)
+    return lay_out(nodes, limits, name, metadata={**words, "import": {"left_out": left}})
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -161,9 +166,9 @@ def _same(row: Mapping[str, Any], key: str, at: str) -> Any:
     return bounds.get("minimum")
 
 
-_TOPOLOGY = re.compile(r"^[ \t]*(?:SwitchName|BlockName)=", re.MULTILINE | re.IGNORECASE)
 _CONF = re.compile(
-    r"^[ \t]*(?:(?:SwitchName|BlockName|AutoDetect|Name)=|NodeName=\S+[ \t]+(?:AutoDetect|Name)=)",
+    r"^[ \t]*(?:---$|- topology:|(?:SwitchName|BlockName|RingName|AutoDetect|Name)="
+    r"|NodeName=\S+[ \t]+(?:AutoDetect|Name)=)",
     re.MULTILINE | re.IGNORECASE,
 )
 _RECORD = re.compile(r"^NodeName=", re.MULTILINE)
@@ -188,6 +193,7 @@ _KEYS = {
     "Partitions": "partitions",
     "Gres": "gres",
     "State": "state",
+    "CfgTRES": "tres",
 }
 
 

@@ -127,6 +127,7 @@ class Record:
 
 _ONE = re.compile(r"([^\s,:()]+)((?::[^\s,:()]*)*)(?:\(([^()]*)\))?(?:,|$)")
 _COUNT = re.compile(r"([0-9]{1,16})([kKmMgGtTpP]?)")
+_DEVICES = ("gpu", "mig")
 _SHARING = ("shard", "mps")  # parts of the same GPUs: counted, they would be there twice
 _TAKEN = ("cluster", "node", "socket", "core", "memory", "ssd")
 
@@ -152,6 +153,27 @@ def gres_of(record: Record) -> list[Gres]:
             raise GraphError('gres reads like "gpu:a100:4(S:0-1),nvme:1"', pointer=pointer)
         at = one.end()
         found.append(_gres(one, pointer))
+    return _once(found, record.said("tres"))
+
+
+_SLICE = re.compile(r"[0-9]+[cg]\.[0-9]+gb", re.ASCII | re.IGNORECASE)
+_IN_TRES = re.compile(r"(?:^|,)gres/gpu=([0-9]{1,9})(?:,|$)")
+
+
+def _once(printed: list[Gres], tres: str) -> list[Gres]:
+    """Return each gres once: some versions print one twice, with its type repeated or without it."""
+    found: list[Gres] = []
+    for one in printed:
+        words = one.model.split(":")
+        model = words[0] if len(set(words)) == 1 else one.model
+        one = one._replace(model=model, name="mig" if one.name == "gpu" and _SLICE.search(model) else one.name)
+        if not any((o.name, o.model, o.number) == (one.name, one.model, one.number) for o in found):
+            found.append(one)
+    for bare in [one for one in found if not one.model]:
+        typed = sum(one.number for one in found if one.name == bare.name and one.model)
+        counted = _IN_TRES.search(tres) if bare.name == "gpu" else None
+        if typed and (int(counted[1]) == typed if counted else typed == bare.number):
+            found.remove(bare)
     return found
 
 
@@ -176,10 +198,10 @@ def parts_of(gres: list[Gres], record: Record, limits: Limits) -> tuple[Part, ..
         if not one.number or not one.consumed or one.name in _SHARING:
             continue
         first = counted.get(one.name, 0)
-        many = one.number if one.name == "gpu" else 1
+        many = one.number if one.name in _DEVICES else 1
         limits.check("vertices", many, record.at("gres"))
         counted[one.name] = first + many
-        size = 1 if one.name == "gpu" else one.number
+        size = 1 if one.name in _DEVICES else one.number
         parts.append(Part(one.name, many, first, size, metadata=_described(one)))
     return tuple(parts)
 
@@ -208,7 +230,16 @@ def node_of(record: Record, limits: Limits) -> Node:
         *amount("ssd", record.number("temporary_disk") or 0, "MiB"),
     )
     reason = _unavailable(record)
-    return Node("", parts, record.pointer, _properties(record, gres), metadata=reason)
+    threads = {"threads": threads} if (threads := threads_of_core(record)) > 1 else {}
+    return Node("", parts, record.pointer, _properties(record, gres), metadata={**threads, **reason})
+
+
+def threads_of_core(record: Record) -> int:
+    """Return the hardware threads of a core that Slurm hands out."""
+    sockets, each = _grid(record)
+    cores, cpus = max(sockets, 1) * each, record.number("cpus", 1)
+    threads = record.number("threads", 1) or 1
+    return threads if cpus is None else max(1, min(threads, cpus // cores))
 
 
 def _properties(record: Record, gres: list[Gres]) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ request for {type: switch, with: [{type: node, count: 4}]} asks for four nodes b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rainbow.errors import GraphError, InputError
 from rainbow.graph.document import LIMITS, Limits, short
@@ -20,6 +21,14 @@ Above = tuple[tuple[str, str], ...]  # (type, name) of what contains a node, fro
 DEEPEST = 32  # levels of switches
 _FIELD = re.compile(r"(\w+)=(\S*)")
 _NAMES = {"switchname": "switch", "blockname": "block"}
+_SHOWN = 5
+
+
+class Unread(NamedTuple):
+    """What of a topology is not in the graph, and why."""
+
+    what: str
+    why: str
 
 
 @dataclass
@@ -39,13 +48,24 @@ class _Switch:
         return f"{self.kind}{self.level}" if self.level else self.kind
 
 
-def read_topology(text: str, limits: Limits = LIMITS) -> Mapping[str, Above]:
-    """Return what is above each node that is below a switch; GraphError says which line is wrong."""
-    switches = _switches(text, limits)
+def read_topology(
+    text: str, limits: Limits = LIMITS, nodes: Collection[str] | None = None
+) -> tuple[Mapping[str, Above], list[Unread]]:
+    """Return what is above each node that is below a switch, and what is not read; GraphError says what is wrong.
+
+    `nodes` are those there are, None: not known.
+    """
+    unread: list[Unread] = []
+    switches = _of_yaml(text, limits) if _YAML.search(text) else _switches(text, limits)
+    if rings := _RING.findall(text):
+        unread.append(Unread(f"ring {', '.join(rings[:_SHOWN])}", "a ring has no levels above nodes"))
+    if not switches and (unread or nodes is not None):
+        return {}, unread
     if not switches:
         raise GraphError(
             "this is no topology of Slurm: no line begins with SwitchName= or BlockName=", line=1, column=1
         )
+    unread += _merge_spines(switches)
     for name, switch in switches.items():
         for below in switch.below:
             _adopt(name, below, switches)
@@ -57,7 +77,49 @@ def read_topology(text: str, limits: Limits = LIMITS) -> Mapping[str, Above]:
             if node in above:
                 raise _fault(switch, f"the node {short(node)} is below {above[node][-1][1]} and {short(name)}")
             above[node] = chain
-    return above
+    if nodes is not None and (strange := [node for node in above if node not in nodes]):
+        names = ", ".join(strange[:_SHOWN]) + (", ..." if len(strange) > _SHOWN else "")
+        unread.append(Unread(f"below switches: {names}", "no node of this text is called so"))
+    return above, unread
+
+
+_YAML = re.compile(r"^[ \t]*- topology:", re.MULTILINE)
+_RING = re.compile(r"^[ \t]*RingName=(\S+)", re.MULTILINE | re.IGNORECASE)
+
+
+def _merge_spines(switches: dict[str, _Switch]) -> list[Unread]:
+    """Leave one of several switches that have the same ones below them: in a fat tree they are one level."""
+    first: dict[frozenset[str], str] = {}
+    unread = []
+    for name, switch in list(switches.items()):
+        below = frozenset(switch.below)
+        if below and first.setdefault(below, name) != name:
+            one = first[below]
+            unread.append(Unread(f"switch {name}", f"it is above the same switches as {one}: one level of the graph"))
+            del switches[name]
+            for other in switches.values():
+                other.below = [below for below in other.below if below != name]
+    return unread
+
+
+def _of_yaml(text: str, limits: Limits) -> dict[str, _Switch]:
+    """Read the first topology of a topology.yaml (Slurm 25.05), a tree or blocks."""
+    import yaml  # few sites have this file
+
+    try:
+        document = yaml.safe_load(text[found.start() :] if (found := _YAML.search(text)) else text)
+        entries = [entry for entry in document if isinstance(entry, Mapping)]
+    except (yaml.YAMLError, TypeError):
+        raise GraphError("topology.yaml must be a list of topologies, each with tree or block") from None
+    entry = next((one for one in entries if one.get("cluster_default")), entries[0] if entries else {})
+    switches: dict[str, _Switch] = {}
+    for kind, plural, listed in (("switch", "switches", entry.get("tree")), ("block", "blocks", entry.get("block"))):
+        for one in (listed or {}).get(plural, []) if isinstance(listed or {}, Mapping) else []:
+            switch = _Switch(kind, 1)
+            switch.below = host_list(str(one["children"]), "", limits) if one.get("children") else []
+            switch.nodes = host_list(str(one["nodes"]), "", limits) if one.get("nodes") and not switch.below else []
+            switches[str(one.get(kind, ""))] = switch
+    return switches
 
 
 def _switches(text: str, limits: Limits) -> dict[str, _Switch]:

@@ -18,7 +18,15 @@ from math import comb
 from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
-from rainbow.jobspec.attributes import read_constraint, read_dependencies, system_needs
+from rainbow.jobspec.attributes import (
+    own_field,
+    read_constraint,
+    read_dependencies,
+    read_licenses,
+    read_names,
+    requires,
+    system_needs,
+)
 from rainbow.jobspec.batch import SHAPE, arrayed, read_script
 from rainbow.jobspec.elastic import scattered
 from rainbow.jobspec.quantities import about_units, read_count
@@ -43,8 +51,9 @@ def of_version(document: Mapping[str, Any]) -> tuple[str, ...]:
 SYSTEM = {"constraints", "cwd", "dependencies", "duration", "elastic", "environment", "job", "scatter"}
 SYSTEM |= {"class", "requires", "service", "script", "array", "hold", "submitted_from"}
 SYSTEM |= {"umask", "submit-host"}  # of the submit: each client says them, and sites keep the first
+SYSTEM |= {"queue", "licenses", "clusters", "min_duration", "switches", "prefer", "contiguous", "exclusive"}
 # what some policy reads: which one will have the job is not known here
-FOR_POLICIES = {"queue", "master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
+FOR_POLICIES = {"master_queue", "pe", "project", "department", "reserve", "reservation", "deadline", "soft"}
 FOR_POLICIES |= {"job_share", "tasks_at_once", "priority"}
 FOR_ACCOUNTS = {"account", "bank", "qos"}  # who pays, and with which rights: read at submit
 FOR_FILES = {"output", "error", "input"}
@@ -58,14 +67,48 @@ def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
     """Read one RFC 14 resource and all below it (the depth of the document is bounded already)."""
     count = read_count(value["count"], f"{pointer}/count") if "count" in value else Count()
     children = value.get("with", [])
-    return Resource(
-        type=value["type"],
-        count=count,
-        unit=value.get("unit", ""),
-        exclusive=value.get("exclusive", False),
-        label=value.get("label", ""),
-        children=tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children)),
+    needs = requires(value["requires"], f"{pointer}/requires") if "requires" in value else ()
+    inside = tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children))
+    kind, exclusive, label = value["type"], value.get("exclusive", False), value.get("label", "")
+    return spread(Resource(kind, count, value.get("unit", ""), exclusive, label, needs, inside), value, pointer)
+
+
+CPU, CORE = "cpu", "core"
+
+
+def spread(resource: Resource, value: Mapping[str, Any], pointer: str) -> Resource:
+    """Return a resource with what it says of the vertices around it: `total`, `at_most`, `within`, `same`, `cpu`."""
+    needs = tuple(own_field(need, resource.type, pointer) for need in resource.needs)
+    for key in ("total", "at_most"):
+        if key in value and not resource.is_slot:
+            raise JobspecError(f"{key} is for slots, not for {resource.type:.40}", pointer=f"{pointer}/{key}")
+    if "total" in value:
+        if {"replicas", "count"} & value.keys():
+            raise JobspecError(
+                "total says how many slots there are, so leave count and replicas out", pointer=pointer
+            )
+        resource = replace(resource, count=read_count(value["total"], f"{pointer}/total"), total=True)
+    return replace(
+        resource,
+        type=CORE if resource.type == CPU else resource.type,
+        cpus=resource.type == CPU and "threads" not in value,
+        at_most=tuple(sorted(value.get("at_most", {}).items())),
+        within=value.get("within", ""),
+        same=value.get("same", ""),
+        needs=needs,
     )
+
+
+def check_spread(forest: Sequence[Resource], pointer: str) -> None:
+    """Refuse a total without vertices above it, and resources of the job without such beside them."""
+    for tree in forest:
+        for part in tree.walk():
+            if part.is_slot and part.total and not any(part in above.children for above in tree.walk()):
+                raise JobspecError("total needs the node that the slots are spread over above it", pointer=pointer)
+            if part.within and part is not tree:
+                raise JobspecError("within: job is for a resource at the top, beside a node", pointer=pointer)
+    if any(tree.within for tree in forest) and all(tree.within for tree in forest):
+        raise JobspecError("within: job needs the node beside it that has these resources", pointer=pointer)
 
 
 def read_forests(values: Sequence[Mapping[str, Any]], pointer: str) -> tuple[tuple[Resource, ...], ...]:
@@ -148,7 +191,13 @@ def request_of(
     job = system.get("job")
     needs = system_needs(system.get("requires"), f"{at}/system/requires")
     variants = tuple(tuple(_needing(tree, needs) for tree in forest) for forest in variants) if needs else variants
-    _check_asked(variants, rest.pop("asked_at", "/resources"))
+    _check_asked(variants, rest.get("asked_at", "/resources"))
+    for forest in variants:
+        check_spread(forest, rest.get("asked_at", "/resources"))
+    rest.pop("asked_at", None)
+    of_slurm = _mapping(_mapping(attributes.get("site"), f"{at}/site").get("slurm"), f"{at}/site/slurm")
+    written = of_slurm.get("partition")
+    queue = system.get("queue") or (str(written).split(",") if written else None)
     warnings = (*rest.pop("warnings", ()), *_unread(system, f"{at}/system"), *about_units(variants))
     warnings = (*warnings, *_of_sites(attributes.get("site"), f"{at}/site"))
     name = rest.pop("name", "") or (job.get("name", "") if isinstance(job, Mapping) else "")
@@ -168,6 +217,13 @@ def request_of(
         service=_service(system.get("service"), f"{at}/system/service"),
         script=read_script(system.get("script"), f"{at}/system/script"),
         held=_flag(system.get("hold"), f"{at}/system/hold"),
+        queues=read_names(queue, f"{at}/system/queue"),
+        licenses=read_licenses(system.get("licenses"), f"{at}/system/licenses"),
+        clusters=read_names(system.get("clusters"), f"{at}/system/clusters"),
+        shortest=_duration(system.get("min_duration"), f"{at}/system/min_duration"),
+        account=str(of_slurm.get("account", "")),
+        qos=str(of_slurm.get("qos", "")),
+        reservation=str(of_slurm.get("reservation", "")),
         parameters=_parameters(attributes, at),
         attributes=attributes,
         warnings=warnings,

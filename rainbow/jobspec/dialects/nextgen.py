@@ -11,7 +11,16 @@ from typing import Any
 
 from rainbow.errors import JobspecError, LimitError
 from rainbow.jobspec.attributes import named_needs, requires
-from rainbow.jobspec.dialects.common import MOST_VARIANTS, OR, XOR, of_version, read_command, read_counts, request_of
+from rainbow.jobspec.dialects.common import (
+    MOST_VARIANTS,
+    OR,
+    XOR,
+    of_version,
+    read_command,
+    read_counts,
+    request_of,
+    spread,
+)
 from rainbow.jobspec.quantities import read_count
 from rainbow.jobspec.request import SLOT, Count, Need, Request, Resource, TaskSpec
 from rainbow.jobspec.validation import check, unknown_keys
@@ -139,7 +148,7 @@ def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Ne
         top = resource.children[0] if resource.is_slot and "replicas" in value and resource.children else resource
         needing = replace(top, needs=top.needs + common)
         resource = needing if top is resource else replace(resource, children=(needing, *resource.children[1:]))
-    if any(part.is_slot for part in resource.walk()):
+    if resource.within or any(part.is_slot for part in resource.walk()):
         return resource
     return Resource(SLOT, label=name, children=(resource,))
 
@@ -155,8 +164,9 @@ def _resource(value: Mapping[str, Any], pointer: str, name: str, named: Named) -
     needs = named_needs(value["requires"], f"{pointer}/requires", named) if "requires" in value else ()
     label = value.get("label") or name
     if value["type"] == SLOT:
-        return Resource(SLOT, replicas or count, label=label, needs=needs, children=children)
+        return spread(Resource(SLOT, replicas or count, label=label, needs=needs, children=children), value, pointer)
     own = Resource(value["type"], count, value.get("unit", ""), value.get("exclusive", False), "", needs, children)
+    own = spread(own, value, pointer)
     return own if replicas is None else Resource(SLOT, replicas, label=label, children=(own,))
 
 

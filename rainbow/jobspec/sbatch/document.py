@@ -6,28 +6,25 @@ so that a Slurm cluster gets it unchanged. The script starts once, over all slot
 
 from __future__ import annotations
 
+import json
 import math
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from rainbow.errors import JobspecError
-from rainbow.jobspec.batch import LAYOUT, SHAPE, read_array
+from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.request import LOWEST
+from rainbow.jobspec.sbatch.features import read_features
 from rainbow.jobspec.sbatch.options import OPTIONS, GivenOptions, Place
+from rainbow.jobspec.sbatch.shape import Shape
 from rainbow.jobspec.times import moment, seconds_of
-from rainbow.text import some
 
 Document = dict[str, Any]
 NICE = 100  # of --nice without a number
-_MEMORY = re.compile(r"([0-9]{1,15})(?:([KMGT])(?:i?B)?)?", re.ASCII | re.IGNORECASE)
-_MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
-_COUNT = re.compile(r"([0-9]{1,9})([km]?)(?:-([0-9]{1,9})([km]?))?", re.ASCII | re.IGNORECASE)
-_THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
-_NAMES = re.compile(r"[A-Za-z0-9_.=:-]+(?:([&|])[A-Za-z0-9_.=:-]+(?:\1[A-Za-z0-9_.=:-]+)*)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _AFTER = ("after", "afterany", "afterok", "afternotok")
 _WHERE = {"constraint", "nodelist", "exclude"}
@@ -51,12 +48,12 @@ def jobspec_of_call(call: GivenOptions, caller: Surroundings) -> tuple[Document,
     >>> from rainbow.jobspec.sbatch.script import read_call
     >>> call = read_call("#!/bin/sh\\nhostname\\n", ["-n", "4", "-c", "2"])
     >>> jobspec_of_call(call, Surroundings(datetime(2030, 1, 1, tzinfo=UTC)))[0]["resources"]
-    {'job': {'type': 'core', 'replicas': 4, 'count': 2}}
+    {'job': {'type': 'cpu', 'count': 2, 'replicas': 4}}
     """
     notes = list(call.notes)
-    trees = [_Shape(options, notes) for options in call.components]
+    trees = [Shape(options, notes) for options in call.components]
     names = ["job", *(f"job-{k}" for k in range(1, len(trees)))]
-    system, constraints = _system(call, caller, notes), _constraints(trees[0])
+    system, constraints = _system(call, caller, notes), trees[0].constraint
     sites = [{**tree.kept, **_carried(tree.options)} for tree in trees]
     if system.get("duration") == 0:  # to a jobspec that is what the cluster lets it have, to sbatch more
         sites[0]["time"] = "UNLIMITED"
@@ -73,11 +70,18 @@ def jobspec_of_call(call: GivenOptions, caller: Surroundings) -> tuple[Document,
     document: Document = {
         "version": 1,
         **({"name": name} if name else {}),
-        "resources": {name: tree.resource for name, tree in zip(names, trees, strict=True)},
+        "resources": dict(_named(names, trees)),
         "tasks": [task],
         "attributes": {"system": system, **({"site": {"slurm": slurm}} if slurm else {})},
     }
     return document, notes
+
+
+def _named(names: list[str], trees: list[Shape]) -> Iterator[tuple[str, Document]]:
+    """Yield the resources of all components by name."""
+    for called, tree in zip(names, trees, strict=True):
+        for name, resource in tree.resources:
+            yield called if name == "job" else name if called == "job" else f"{called}-{name}", resource
 
 
 def _of_its_own(options: Mapping[str, str], first: Mapping[str, str], notes: list[str]) -> dict[str, str]:
@@ -92,191 +96,6 @@ def _carried(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options that only the site reads, in their order."""
     known = {name: OPTIONS[name].place if name in OPTIONS else Place.SITE for name in options}
     return {name: options[name] for name in options if known[name] is Place.SITE}
-
-
-# ── resources ──
-
-
-class _Shape:
-    """The resources of one component, and what they do not say (`kept`).
-
-    nodes    (least, most) or None: Slurm may spread the slots
-    slots    in each node if nodes are known, else in all
-    """
-
-    def __init__(self, options: Mapping[str, str], notes: list[str]) -> None:
-        self.options, self.notes, self.kept = options, notes, dict[str, str]()
-        self.cores = self._number("cpus-per-task") or 1
-        self.nodes, self.slots = self._layout()
-        self.resource = self._tree()
-        for name, option in OPTIONS.items():
-            if option.place is Place.RESOURCES and name in options and name not in self._read:
-                self._keep(name, "sent to the site as written; matching does not read it")
-        self.kept |= {name: options[name] for name in self._as_written()}
-
-    def _as_written(self) -> set[str]:
-        """Name the options of the shape that the resources do not give back as they were written."""
-        written = self.options.keys() & SHAPE
-        layout = written & LAYOUT
-        nodes = {"nodes", "ntasks-per-node"} <= layout
-        if not layout <= ({"nodes", "ntasks-per-node", "cpus-per-task"} if nodes else {"ntasks", "cpus-per-task"}):
-            return written
-        memory = "mem" if nodes or self.slots == 1 else "mem-per-cpu"
-        back = LAYOUT | {memory, "exclusive" if nodes else "gpus-per-task"}
-        return (written - back) | (written & self.kept.keys())
-
-    _read = frozenset(
-        (
-            *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "mem-per-cpu", "gpus", "gpus-per-node"),
-            *("gpus-per-task", "gres", "exclusive", "constraint", "nodelist", "exclude"),
-        )
-    )
-
-    def _keep(self, name: str, why: str) -> None:
-        self.kept[name] = self.options[name]
-        value = self.options[name]
-        self.notes.append(f"--{name}{value and f'={value}'}: {why}")
-
-    def _number(self, name: str) -> int | None:
-        text = self.options.get(name)
-        if text is None:
-            return None
-        if not text.isdecimal() or not 0 < int(text[:10]) < 10**9:
-            raise JobspecError(f"--{name} must be a whole number of at least 1, got {text!r:.60}")
-        return int(text)
-
-    def _layout(self) -> tuple[tuple[int, int] | None, int]:
-        asked, each = self._number("ntasks"), self._number("ntasks-per-node")
-        nodes = read_range(self.options["nodes"]) if "nodes" in self.options else None
-        if nodes is None and each is None:
-            return None, asked or 1
-        if nodes is None:
-            least = -(-(asked or each or 1) // (each or 1))
-            nodes = (least, least)
-        least, most = nodes
-        slots = each or -(-(asked or least) // least)
-        if asked is not None and (asked != least * slots or least != most):
-            self._keep("ntasks", f"matching takes room for {slots} on each node")
-        return nodes, slots
-
-    @property
-    def _all(self) -> int:
-        return self.slots * (self.nodes[0] if self.nodes else 1)
-
-    def _tree(self) -> Document:
-        memory, gpus = self._memory(), self._gpus()
-        whole = self.options.get("exclusive") == ""
-        if "exclusive" in self.options and not (whole and self.nodes):
-            self._keep("exclusive", "sent to the site as written; matching does not reserve the nodes whole")
-        if not self.nodes:
-            return _slots(self.slots, self.cores, memory, gpus)
-        least, most = self.nodes
-        node: Document = {"type": "node", "count": least if least == most else f"{least}-{most}"}
-        if whole and self.options.get("mem") == "0" and (self.slots, self.cores, gpus) == (1, 1, 0):
-            self.kept.pop("mem", None)
-            self.notes[:] = [note for note in self.notes if not note.startswith("--mem=0:")]
-            return node
-        return {
-            **node,
-            **({"exclusive": True} if whole else {}),
-            "with": [_slots(self.slots, self.cores, memory, gpus)],
-        }
-
-    def _memory(self) -> int:
-        """Return the MiB of a slot; 0 if none is named."""
-        if (text := self.options.get("mem-per-cpu")) is not None:
-            return mebibytes("mem-per-cpu", text) * self.cores
-        if (text := self.options.get("mem")) is None:
-            return 0
-        whole = mebibytes("mem", text)
-        if not whole:
-            self._keep("mem", "all memory of each node, which matching does not read")
-        elif whole % self.slots or (not self.nodes and self.slots > 1):
-            self._keep("mem", f"memory of each node; matching takes {-(-whole // self.slots)} MiB for each task")
-        return -(-whole // self.slots)
-
-    def _gpus(self) -> int:
-        """Return the GPUs of a slot."""
-        found = [
-            (name, *_gpu_count(name, self.options[name]))
-            for name in ("gpus-per-task", "gpus-per-node", "gpus", "gres")
-            if name in self.options
-        ]
-        slots = 0
-        for k, (name, count, plain) in enumerate(found):
-            over = {"gpus-per-task": 1, "gpus": self._all}.get(name, self.slots)
-            known = name in ("gpus-per-task", "gpus") or bool(self.nodes) or self.slots == 1
-            if k == 0 or not slots:
-                slots = -(-count // over)
-            if not plain or len(found) > 1 or count % over or not known:
-                self._keep(
-                    name, f"sent to the site as written; matching takes {some(slots, 'GPU')} of any kind a task"
-                )
-        return slots
-
-
-def _slots(slots: int, cores: int, memory: int, gpus: int) -> Document:
-    if not (memory or gpus):
-        return {"type": "core", "replicas": slots, "count": cores}
-    inside: list[Document] = [{"type": "core", "count": cores}]
-    inside += [{"type": "memory", "count": memory, "unit": "MiB"}] if memory else []
-    inside += [{"type": "gpu", "count": gpus}] if gpus else []
-    return {"type": "slot", "replicas": slots, "with": inside}
-
-
-def read_range(text: str) -> tuple[int, int]:
-    """Read how many nodes are wanted: the least and the most."""
-    found = _COUNT.fullmatch(text)
-    if found is None:
-        raise JobspecError(f"--nodes must be a number or a range such as 2-8, got {text!r:.60}")
-    least = int(found[1]) * _THOUSANDS[found[2].lower()]
-    most = int(found[3]) * _THOUSANDS[found[4].lower()] if found[3] else least
-    if not 1 <= least <= most:
-        raise JobspecError(f"--nodes must be at least 1 and ascend, got {text!r:.60}")
-    return least, most
-
-
-def mebibytes(name: str, text: str) -> int:
-    """Read an amount of memory of the option of this name."""
-    found = _MEMORY.fullmatch(text)
-    if found is None:
-        raise JobspecError(f"--{name} must be a size such as 500M or 4G (MiB without a unit), got {text!r:.60}")
-    return math.ceil(int(found[1]) * _MIB[(found[2] or "M").upper()])
-
-
-def _gpu_count(name: str, text: str) -> tuple[int, bool]:
-    """Return how many GPUs are named, and whether that is all that is said (no type, no other resource)."""
-    total, plain = 0, True
-    for part in text.split(","):
-        kind, _, rest = part.partition(":") if name == "gres" else ("gpu", "", part)
-        if kind.removeprefix("gres/") != "gpu":
-            plain = False
-            continue
-        *types, number = rest.rpartition(":")[::2] if rest else ("", "1")
-        if not number.isdecimal():
-            types, number = [number], "1"
-        total += int(number[:9])
-        plain = plain and not any(types)
-    return total, plain
-
-
-def _constraints(shape: _Shape) -> Document:
-    """Return an RFC 31 constraint of --constraint, --nodelist and --exclude."""
-    options, parts = shape.options, list[Document]()
-    if text := options.get("constraint"):
-        found = _NAMES.fullmatch(text)
-        if found is None:
-            shape._keep("constraint", "sent to the site as written; matching does not read it")
-        elif found[1] == "|":
-            parts.append({"or": [{"properties": [name]} for name in text.split("|")]})
-        else:
-            parts.append({"properties": text.split("&")})
-    if hosts := options.get("nodelist"):
-        shape._keep("nodelist", "all of these nodes; matching chooses among them")
-        parts.append({"hostlist": [hosts]})
-    if hosts := options.get("exclude"):
-        parts.append({"not": [{"hostlist": [hosts]}]})
-    return parts[0] if len(parts) == 1 else {"and": parts} if parts else {}
 
 
 # ── attributes.system ──
@@ -303,6 +122,8 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
         system["hold"] = True
     if "requeue" in options or "no-requeue" in options:
         system["requeue"] = "requeue" in options
+    system |= _of_sites(options)
+    system |= _wishes(options, notes)
     if "deadline" in options:
         system["deadline"] = _moment("deadline", options["deadline"], caller)
     system |= _priority(options, notes) | _environment(options, caller, notes)
@@ -310,6 +131,52 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
     return {key: value for key, value in system.items() if value != ""} | (
         {"dependencies": dependencies} if dependencies else {}
     )
+
+
+def _of_sites(options: Mapping[str, str]) -> Document:
+    """Return what sites decide by: queue, licenses, the least duration, the clusters that may have the job."""
+    system: Document = {}
+    if "partition" in options:
+        names = [name for name in options["partition"].split(",") if name]
+        system["queue"] = names[0] if len(names) == 1 else names
+    if "licenses" in options:
+        system["licenses"] = dict(_licenses(options["licenses"]))
+    if "time-min" in options:
+        system["min_duration"] = seconds(options["time-min"])
+    if "clusters" in options:
+        system["clusters"] = [name for name in options["clusters"].split(",") if name]
+    return system
+
+
+def _licenses(text: str) -> Iterator[tuple[str, int]]:
+    """Yield what --licenses lists: name[@server][:count]."""
+    for part in filter(None, re.split("[,;]", text)):
+        name, _, count = part.partition(":")
+        if not name or (count and not (count.isdecimal() and 0 < int(count[:10]) < 10**9)):
+            raise JobspecError(f"--licenses must be names with counts such as matlab:2, got {text!r:.60}")
+        yield name.partition("@")[0], int(count or 1)
+
+
+def _wishes(options: Mapping[str, str], notes: list[str]) -> Document:
+    """Return what is wished for and makes no cluster refuse the job."""
+    found: Document = {}
+    if "switches" in options:
+        count, _, wait = options["switches"].partition("@")
+        if not count.isdecimal():
+            raise JobspecError(f"--switches must be a count such as 1 or 1@10:00, got {options['switches']!r:.60}")
+        found["switches"] = {"count": int(count), **({"wait": seconds(wait)} if wait else {})}
+    if "prefer" in options and (features := read_features(options["prefer"])):
+        found["prefer"] = features
+    if "contiguous" in options:
+        found["contiguous"] = True
+    if options.get("exclusive"):
+        found["exclusive"] = options["exclusive"]
+    notes += [f"--{name}={_shown(value)}: a wish; no cluster is refused for it" for name, value in found.items()]
+    return found
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else "yes" if value is True else json.dumps(value)
 
 
 def seconds(text: str) -> float:

@@ -61,13 +61,13 @@ _RESOURCES = """
 """
 _SYSTEM = """
     time/t begin/b deadline dependency/d job-name/J chdir/D output/o error/e input/i export export-file array/a
-    hold/H! nice? comment requeue! no-requeue!
+    hold/H! nice? comment requeue! no-requeue! partition/p time-min switches prefer contiguous! clusters/M
 """
 _SITE = """
-    partition/p qos/q account/A reservation wckey mail-type mail-user signal time-min switches open-mode
+    qos/q account/A reservation wckey mail-type mail-user signal open-mode
     distribution/m sockets-per-node cores-per-socket threads-per-core extra-node-info/B core-spec/S thread-spec
-    gpu-bind gpu-freq gres-flags cluster-constraint contiguous! overcommit/O! oversubscribe/s! spread-job!
-    use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf prefer
+    gpu-bind gpu-freq gres-flags cluster-constraint overcommit/O! oversubscribe/s! spread-job!
+    use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf
     hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task get-user-env?
 """
 _CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage! clusters/M"

@@ -19,20 +19,31 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any
 
-from rainbow.errors import JobspecError
 from rainbow.jobspec.batch import laid_over
-from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import SLOT
+from rainbow.jobspec.sbatch.constraint import MIB, NotCarriedError, Options, constraint_options
+from rainbow.jobspec.times import seconds_of
+
+__all__ = [
+    "MIB",
+    "Carried",
+    "NotCarriedError",
+    "Options",
+    "carried",
+    "clock",
+    "one_line",
+    "site_options",
+    "time_limit",
+]
 
 Tree = Mapping[str, Any]
-Options = dict[str, str]  # "" is an option without a value
 
-MIB = 2**20
 PLAIN_MEMORY = MIB  # bytes: what a number of memory without a unit counts
-MOST_HOSTS = 100_000
 LONGEST = 1_000  # characters of a comment before our own mark
 SWITCH = "switch"  # a leaf switch, as graph/sources/slurm_topology.py calls it
+GPUS = ("gpu", "mig")
+GRES = {"mig": "gpu"}  # what Slurm calls a type otherwise
 DISKS = frozenset({"disk", "ssd", "storage", "tmp"})
 LOCAL = frozenset({"core", "gpu", "memory", *DISKS})
 NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -45,10 +56,6 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("export", "export-file"), "name variables in attributes.system.environment"),
     **dict.fromkeys(("array", "wrap", "parsable", "test-only", "wait", "quiet"), "Rainbow says it itself"),
 }
-
-
-class NotCarriedError(JobspecError):
-    """What cannot be said to Slurm, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +87,15 @@ class _Shape:
     exclusive: bool = False
     notes: list[str] = field(default_factory=list)
     switches: Options = field(default_factory=dict)
+    total: int = 0  # slots on all nodes together; 0: `slots` on each
+    at_most: Mapping[str, int] = field(default_factory=dict)
+    of_job: Sequence[Tree] = ()
 
     @property
     def tasks(self) -> int:
         """How many processes it starts."""
+        if self.total:
+            return self.total
         return self.slots * (self.nodes[0] if self.nodes else 1)
 
     def options(self) -> Options:
@@ -109,12 +121,17 @@ def carried(
     later = told.pop("hetjob", ())
     said = [site_options(told), *(site_options(one) for one in later if isinstance(one, Mapping))]
     notes: list[str] = []
-    parts = [_component(tree, notes) for tree in request.get("resources") or []]
+    forest = request.get("resources") or []
+    parts = [_component(tree, notes) for tree in forest if not tree.get("within")]
+    if shares := [tree for tree in forest if tree.get("within")]:
+        if len(parts) != 1:
+            raise NotCarriedError("resources of the job beside several different nodes cannot be said to Slurm")
+        parts[0].of_job = shares
     said += [{} for _ in parts[len(said) :]]
     if not parts or len(said) > len(parts):
         raise NotCarriedError(f"options for {len(said)} components, and {len(parts)} different resources")
     nodes = parts[0].nodes[0] if parts[0].nodes else None
-    options = _constraints(request.get("constraint"), nodes, hosts, named="nodelist" in said[0])
+    options = constraint_options(request.get("constraint"), nodes, hosts, named="nodelist" in said[0])
     options |= time_limit(duration) | _system(request, notes, zone)
     shapes = [part.options() for part in parts]
     shapes[0] |= options
@@ -154,11 +171,16 @@ def _shape(tree: Tree, notes: list[str]) -> _Shape:
             return _slot_of_nodes(tree, nodes[0], notes)
         return _Shape(_least(tree, notes), below, exclusive=_is_exclusive(tree), notes=notes)
     slots = [part for part in below if part["type"] == SLOT]
+    if tree["type"] == "node" and below and not slots:
+        slots = [{"type": SLOT, "count": 1, "with": [part for part in below if part["type"] == "core"]}]
+        below = [part for part in below if part["type"] != "core"]
     if tree["type"] != "node" or len(slots) != 1:
         raise NotCarriedError(f"slots in a {tree['type']}, or different slots in a node, cannot be said to Slurm")
     beside = [part for part in below if part["type"] != SLOT]
     [slot] = slots
     found = _Shape(_least(slot, notes), slot.get("with") or [], _range(tree, notes), beside, notes=notes)
+    found.total = _least(slot, notes) if slot.get("total") else 0
+    found.at_most = slot.get("at_most") or {}
     found.exclusive = _is_exclusive(tree) or _is_exclusive(slot)
     return found
 
@@ -214,8 +236,13 @@ def _layout(shape: _Shape) -> Options:
     else:
         low, high = shape.nodes
         options["nodes"] = str(low) if low == high else f"{low}-{high}"
-        if not shape.whole:
+        if shape.total:
+            options["ntasks"] = str(shape.total)
+        elif not shape.whole:
             options["ntasks-per-node"] = str(shape.slots)
+    for kind, option in (("node", "ntasks-per-node"), ("socket", "ntasks-per-socket")):
+        if kind in shape.at_most:
+            options[option] = str(shape.at_most[kind])
     if cores:
         options["cpus-per-task"] = str(cores)
     if shape.whole or shape.exclusive:
@@ -230,14 +257,13 @@ def _amounts(shape: _Shape) -> Options:
     for part in (*shape.inside, *shape.beside):
         if part["type"] not in LOCAL and part.get("with"):
             raise NotCarriedError(f"a {part['type']} with parts of its own cannot be said to Slurm")
-    inside, beside = _sums(shape.inside, shape.notes), _sums(shape.beside, shape.notes)
-    options = _memory(shape, inside, beside)
-    if gpus := inside.pop("gpu", 0):
-        options["gpus-per-task"] = str(gpus)
-    if gpus := beside.pop("gpu", 0):
-        options["gpus-per-node"] = str(gpus)
-    if "core" in beside:
-        raise NotCarriedError("cores of a node beside its slots cannot be said to Slurm")
+    inside = _sums([part for part in shape.inside if not part.get("model")], shape.notes)
+    beside = _sums([part for part in shape.beside if not part.get("model")], shape.notes)
+    options = _memory(shape, inside, beside) | _gpus(shape, inside, beside)
+    if spared := beside.pop("core", 0):
+        options["core-spec"] = str(spared)
+    models = [part for part in shape.beside if part.get("model")]
+    named = [f"{GRES.get(part['type'], part['type'])}:{_typed(part, shape.notes)}" for part in models]
     others: dict[str, int] = {}
     for kind in sorted({*inside, *beside} - {"core"}):
         others[kind] = inside.get(kind, 0) * shape.slots + beside.get(kind, 0)
@@ -245,8 +271,25 @@ def _amounts(shape: _Shape) -> Options:
         raise NotCarriedError(f"{', '.join(others)} in slots that may lie on any node cannot be said to Slurm")
     if disk := sum(others.pop(kind) for kind in sorted(others.keys() & DISKS)):
         options["tmp"] = f"{math.ceil(disk / MIB)}M"
-    if others:
-        options["gres"] = ",".join(f"{kind}:{amount}" for kind, amount in others.items())
+    if others or named:
+        options["gres"] = ",".join([*named, *(f"{GRES.get(kind, kind)}:{amount}" for kind, amount in others.items())])
+    return options
+
+
+def _gpus(shape: _Shape, inside: dict[str, int], beside: dict[str, int]) -> Options:
+    """Ask for the GPUs of each task, each node and the job; those of nodes that have a model are gres."""
+    models = [part for part in shape.inside if part.get("model")]
+    if any(part["type"] not in GPUS for part in (*models, *shape.of_job)):
+        raise NotCarriedError("a model of each task, or an amount of the job, can be said to Slurm of GPUs only")
+    options: Options = {}
+    if models:
+        options["gpus-per-task"] = ",".join(_typed(part, shape.notes) for part in models)
+    if number := inside.pop("gpu", 0):
+        options["gpus-per-task"] = str(number)
+    if number := beside.pop("gpu", 0):
+        options["gpus-per-node"] = str(number)
+    if shape.of_job:
+        options["gpus"] = ",".join(_typed(part, shape.notes) for part in shape.of_job)
     return options
 
 
@@ -265,9 +308,17 @@ def _memory(shape: _Shape, inside: dict[str, int], beside: dict[str, int]) -> Op
     slot, node, cores = inside.pop("memory", 0), beside.pop("memory", 0), inside.get("core", 1)
     if not slot and not node:
         return {}
+    if shape.total and slot and not node:
+        return {"mem-per-cpu": f"{math.ceil(slot / cores / MIB)}M"}
     if shape.nodes is not None or shape.slots == 1:
         return {"mem": f"{math.ceil((slot * shape.slots + node) / MIB)}M"}
     return {"mem-per-cpu": f"{math.ceil(slot / cores / MIB)}M"}
+
+
+def _typed(part: Tree, notes: list[str]) -> str:
+    """Write a count and its model as Slurm does: "a100:2", "2" for any."""
+    count = str(_least(part, notes))
+    return f"{part['model']}:{count}" if part.get("model") else count
 
 
 def time_limit(duration: float) -> Options:
@@ -282,6 +333,7 @@ def _system(request: Mapping[str, Any], notes: list[str], zone: tzinfo | None) -
         options["job-name"] = name
     if queue := system.get("queue"):
         options["partition"] = ",".join(map(str, queue)) if isinstance(queue, list) else str(queue)
+    options |= _wishes(system)
     if isinstance(deadline := system.get("deadline"), int | float):
         options["deadline"] = clock(deadline, zone)
     priority = system.get("priority", 0)
@@ -291,6 +343,25 @@ def _system(request: Mapping[str, Any], notes: list[str], zone: tzinfo | None) -
         notes.append(f"priority {priority} is not sent: only operators raise a job's priority in Slurm")
     if isinstance(requeue := system.get("requeue"), bool):
         options["requeue" if requeue else "no-requeue"] = ""
+    return options
+
+
+def _wishes(system: Mapping[str, Any]) -> Options:
+    """Say licenses, and what a job wishes for."""
+    options: Options = {}
+    if licenses := system.get("licenses"):
+        options["licenses"] = ",".join(f"{name}:{count}" for name, count in licenses.items())
+    if isinstance(switches := system.get("switches"), Mapping):
+        wait = f"@{math.ceil(switches['wait'] / 60)}" if switches.get("wait") else ""
+        options["switches"] = f"{switches.get('count', 1)}{wait}"
+    if isinstance(prefer := system.get("prefer"), Mapping):
+        options["prefer"] = constraint_options(prefer, None, None, named=True).get("constraint", "")
+    if system.get("contiguous"):
+        options["contiguous"] = ""
+    if isinstance(exclusive := system.get("exclusive"), str):
+        options["exclusive"] = exclusive
+    if shortest := system.get("min_duration"):
+        options["time-min"] = time_limit(float(seconds_of(str(shortest)) or 0)).get("time", "0")
     return options
 
 
@@ -325,77 +396,3 @@ def site_options(given: Mapping[str, Any]) -> Options:
         text = "" if value in (True, None, "") else one_line(value)
         options[name] = text
     return options
-
-
-# ── constraints ──
-
-
-def _constraints(
-    constraint: Mapping[str, Any] | None, nodes: int | None, hosts: Sequence[str] | None, *, named: bool
-) -> Options:
-    """Say an RFC 31 constraint with --constraint, --partition, --nodelist and --exclude.
-
-    `hosts` are the site's; `named`: the site has its own list of nodes, of which matching reads the constraint.
-    """
-    features, partitions, among, never = list[Any](), list[str](), list[set[str]](), set[str]()
-    for part in _conjuncts(constraint):
-        [(operator, values)] = part.items()
-        if found := _partitions(part):
-            partitions = [name for name in found if not partitions or name in partitions]
-        elif operator == "hostlist":
-            among += [] if named else [_hosts(values)]
-        elif operator == "not" and "hostlist" in values[0]:
-            never |= _hosts(values[0]["hostlist"])
-        else:
-            features.append(part)
-    words = [_feature(part, nested=len(features) > 1) for part in features]
-    options: Options = {"constraint": "&".join(words)} if words else {}
-    if partitions:
-        options["partition"] = ",".join(partitions)
-    if among:
-        wanted = set.intersection(*among) - never
-        if nodes == len(wanted):
-            options["nodelist"] = ",".join(sorted(wanted))
-        elif hosts is None:
-            raise NotCarriedError("hosts to choose among cannot be said to Slurm (--nodelist takes all of them)")
-        else:
-            never |= set(hosts) - wanted
-    if never:
-        options["exclude"] = ",".join(sorted(never))
-    return options
-
-
-def _conjuncts(constraint: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Yield what must all be true; several properties of one list are several."""
-    for operator, values in (constraint or {}).items():
-        if operator == "and":
-            for value in values:
-                yield from _conjuncts(value)
-        elif operator == "properties":
-            yield from ({operator: [value]} for value in values)
-        else:
-            yield {operator: values}
-
-
-def _partitions(part: Mapping[str, Any]) -> list[str]:
-    """Return the partitions that a part names, one or alternatives; none if it says anything else."""
-    parts = part.get("or", [part])
-    texts = [value for each in parts for value in (each.get("properties") or [""])]
-    named = [text.removeprefix("partition=") for text in texts if text.startswith("partition=")]
-    return named if len(named) == len(parts) == len(texts) else []
-
-
-def _hosts(values: Sequence[str]) -> set[str]:
-    return {host for text in values for host in expand_hosts(text, MOST_HOSTS) or ()}
-
-
-def _feature(part: Mapping[str, Any], *, nested: bool) -> str:
-    [(operator, values)] = part.items()
-    if operator == "properties":
-        if refused := [text for text in values if text.startswith(("^", "partition="))]:
-            raise NotCarriedError(f"{refused[0]:.60} in a constraint: Slurm cannot say what a node must not have")
-        return "&".join(values)
-    if operator not in ("and", "or"):
-        raise NotCarriedError(f"the constraint {operator} cannot be said to Slurm")
-    said = ("|" if operator == "or" else "&").join(_feature(each, nested=len(values) > 1) for each in values)
-    return f"({said})" if nested and len(values) > 1 else said

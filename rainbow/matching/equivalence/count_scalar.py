@@ -81,8 +81,7 @@ class ClassCounts:
     def unmet(self) -> str:
         """Return which part of the constraint fewest workers satisfy, in words."""
         kinds = [(kind, many) for kind, many in self.rooted.many.items() if self.rooted.is_worker(kind)]
-        facts = [({"properties": kind.properties, "name": None, "rank": None}, many) for kind, many in kinds]
-        return least_met(self.constraint, facts, self.meter)
+        return least_met(self.constraint, [(kind.facts, many) for kind, many in kinds], self.meter)
 
     def offering(self, kind: str, child: Resource) -> int:
         """Return how many vertices of a type offer all of `child`, its needs aside."""

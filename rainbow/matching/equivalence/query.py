@@ -13,8 +13,9 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
+from rainbow.jobspec.request import PROPERTIES
 from rainbow.matching.equivalence.cluster_class import BY_FIELD
-from rainbow.matching.equivalence.subtree_classes import HIDDEN
+from rainbow.matching.equivalence.subtree_classes import HIDDEN, classify
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.conditions import Rule
 
@@ -38,13 +39,14 @@ class Names:
         self.outline = cluster.outline
         self.spots: dict[str | int, list[Spot]] = {}
         self.facts: dict[Spot, dict[str, Any]] = {}
+        kinds, _ = classify(cluster)
         entries = [e for e, fields in enumerate(self.outline.fields) if fields.type == cluster.worker_type] or [0]
         for entry in entries:
-            properties = self.outline.fields[entry].properties
+            properties, kind = self.outline.fields[entry].properties, kinds[entry]
             for place, copy in enumerate(self.outline.copies(entry)):
                 spot = (entry, tuple(map(int, copy.numbers.split(".")[1:])))
                 rank = self.outline.rank_of(entry, place)
-                self.facts[spot] = {"properties": properties, "name": copy.name, "rank": rank}
+                self.facts[spot] = {**kind.facts, "properties": properties, "name": copy.name, "rank": rank}
                 for called in (copy.name, rank):
                     if called is not None:
                         self.spots.setdefault(called, []).append(spot)
@@ -171,7 +173,8 @@ class Query:
         self.asks_names = frozenset(need.subsystem for need in asking)  # the subsystems whose names are looked at
         # a slot directly in a slot, and what kinds hide or a matcher may look at, are left to the plain search
         nests = any(r.is_slot and any(child.is_slot for child in r.children) for r in every)
-        self.by_kinds = not nests and all(map(_is_by_kind, conditions))
+        of_workers = any(need.subsystem == PROPERTIES for need in self.needs)
+        self.by_kinds = not nests and not of_workers and all(map(_is_by_kind, conditions))
         self.passes = _passing(self.rule) if self.rule else None
 
     def judge(self, rooted: ClusterClass, meter: Meter) -> None:
@@ -192,11 +195,12 @@ def _is_by_kind(condition: Condition) -> bool:
 
 def _passing(rule: Rule) -> Passes:
     """Return what tells whether workers of a kind, names aside, satisfy a constraint; asked once for each."""
-    known: dict[frozenset[str], bool] = {}
+    known: dict[frozenset[str] | int, bool] = {}
 
     def passes(kind: SubtreeClass, meter: Meter = FREE) -> bool:
-        if kind.properties not in known:
-            known[kind.properties] = rule.passes({"properties": kind.properties, "name": None, "rank": None}, meter)
-        return known[kind.properties]
+        alike = kind.number if rule.asks_amounts else kind.properties
+        if alike not in known:
+            known[alike] = rule.passes(kind.facts, meter)
+        return known[alike]
 
     return passes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rainbow.jobspec.request import PROPERTIES
 from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import Layout, Pools, pools_of
@@ -180,10 +181,12 @@ class Reduced(Layout):
 
     def facts(self, i: int) -> Mapping[str, Any]:
         """What a constraint may ask of a kind of worker."""
-        return {"properties": self.kind_at[i].properties, "name": None, "rank": None}
+        return self.kind_at[i].facts
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the rows of a subsystem that serve position `i`: attached to it, above it or inside it."""
+        if subsystem == PROPERTIES:
+            return self.rows_of_worker(i)
         if subsystem not in self.rooted.tables:
             return None
         return (row.vertex for row in self.serving(i) if row.subsystem == subsystem)

@@ -33,7 +33,11 @@ from rainbow.cache import cached_property
 from rainbow.graph import Cluster
 from rainbow.graph.cluster import DeferredSubsystems
 from rainbow.graph.outline import Deferred
+from rainbow.graph.site import read_site
+from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
+from rainbow.jobspec.request import CONTAINMENT
+from rainbow.matching.model.amounts import Amounts, threads_of
 from rainbow.matching.model.conditions import has_name
 
 if TYPE_CHECKING:
@@ -96,6 +100,32 @@ class SubtreeClass:
         return not self.runs
 
     @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What a constraint may ask of such a worker, whatever it is called."""
+        return {"properties": self.properties, "name": None, "rank": None, "amounts": KindAmounts(self)}
+
+    @property
+    def threads(self) -> int:
+        """How many hardware threads a core has."""
+        rows = (row.vertex["metadata"] for row in self.rows if row.subsystem == CONTAINMENT)
+        return max((threads_of(metadata) for metadata in rows), default=1)
+
+    @property
+    def model(self) -> str:
+        """The model that such a vertex says it is, "" for none."""
+        rows = (row.vertex["metadata"] for row in self.rows if row.subsystem == CONTAINMENT)
+        return next((str(metadata["model"]) for metadata in rows if "model" in metadata), "")
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The amounts of all vertices in the subtree by type, in base units."""
+        sums = {self.type: self.amount}
+        for kind, many in self.runs:
+            for type_, amount in kind.sizes.items():
+                sums[type_] = sums.get(type_, 0) + amount * many
+        return sums
+
+    @cached_property
     def children(self) -> dict[SubtreeClass, int]:
         """How many children of every kind there are."""
         many: dict[SubtreeClass, int] = {}
@@ -122,6 +152,26 @@ class SubtreeClass:
                     seen[kind.number] = kind
                     stack.append(kind)
         return [seen[number] for number in sorted(seen)]  # a parent is made after its children
+
+
+class KindAmounts(Amounts):
+    """How much is in such a subtree."""
+
+    def __init__(self, kind: SubtreeClass) -> None:
+        self.kind = kind
+
+    def total(self, type_: str) -> int:
+        """Return the amount of a type."""
+        return self.kind.sizes.get(type_, 0)
+
+    def largest(self, of: str, type_: str) -> int:
+        """Return the most of a type in one vertex of another."""
+        return max((kind.sizes.get(type_, 0) for kind in self.kind.closure() if kind.type == of), default=0)
+
+    @property
+    def threads(self) -> int:
+        """The threads of a core."""
+        return self.kind.threads
 
 
 class Compiler:
@@ -158,12 +208,25 @@ class Compiler:
         for entry in entries:
             fields = outline.fields[entry]
             rows = frozenset(hung[entry]) if entry in hung else none
+            rows |= own_rows(fields.type, fields.metadata)
             if not below[entry] and not rows:
                 own = (fields.type, fields.size, fields.unit, fields.properties)
                 made[entry] = leaves.get(own) or leaves.setdefault(own, kind_of(*own, rows, ()))
             else:
                 runs = _runs(below[entry], made)
                 made[entry] = kind_of(fields.type, fields.size, fields.unit, fields.properties, rows, runs)
+
+
+NO_ROWS = frozenset[ClassRun]()
+
+
+def own_rows(type_: str, metadata: Mapping[str, Any]) -> Rows:
+    """Return the row of what a vertex says of itself, none if it says nothing that a request may ask for."""
+    own = {field: metadata[field] for field in OWN_FIELDS if metadata.get(field) is not None}
+    if not own:
+        return NO_ROWS
+    fields = {"type": type_, "name": "", "size": 1, "unit": "", "path": "", "rank": None, "properties": frozenset()}
+    return frozenset({row_of(CONTAINMENT, {**fields, "metadata": own})})
 
 
 def row_of(subsystem: str, vertex: Mapping[str, Any]) -> ClassRun:
@@ -257,7 +320,7 @@ def nameless(cluster: Cluster) -> frozenset[str]:
     return _roots[cluster][1] if cluster in _roots else classify(cluster)[1]
 
 
-FORMATS = (1, 2)  # without subsystems, and with some
+FORMATS = (3, 4)  # without subsystems, and with some
 FAST = 1  # of zlib's levels
 MOST_ROWS = 20_000
 
@@ -274,7 +337,9 @@ def summarise(cluster: Cluster) -> tuple[int, bytes] | None:
         "sizes": cluster.outline.sizes,
         "numbers": cluster.outline.numbers,
     }
-    if cluster.subsystems:
+    if cluster.site:
+        found["site"] = cluster.site.words
+    if cluster.subsystems or rows:
         places = {number: place for place, number in enumerate(rows)}
         found["hung"] = {
             "subsystems": [*cluster.subsystems],
@@ -300,7 +365,8 @@ def restored(content: bytes, name: str, levels: str, worker_type: str, read: Cal
     hung = found.get("hung", {"subsystems": [], "nameless": [], "rows": [], "on": [[]] * len(found["kinds"])})
     outline = Deferred(lambda: read().outline, found["sizes"], found["numbers"])
     subsystems = DeferredSubsystems(lambda: read().subsystems, hung["subsystems"])
-    cluster = Cluster(name, outline, levels, worker_type, subsystems=subsystems)
+    site = read_site(found.get("site"), "")
+    cluster = Cluster(name, outline, levels, worker_type, subsystems=subsystems, site=site)
     rows = [row_of(of, {**vertex, "properties": frozenset(vertex["properties"])}) for of, vertex in hung["rows"]]
     made: list[SubtreeClass] = []
     for (type_, size, unit, properties, runs), on in zip(found["kinds"], hung["on"], strict=True):

@@ -164,7 +164,14 @@ def _nodelist(names: list[str]) -> dict[str, list[str]]:
 def verdict_to_json(request: Request, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Write verdicts: candidates, refusals and undecided clusters with their reasons, warnings about the jobspec."""
     candidates = [
-        {"cluster": v.cluster, "fits": v.fits, "fits_exact": v.exact, "totals": dict(v.totals), **_units(v)}
+        {
+            "cluster": v.cluster,
+            "fits": v.fits,
+            "fits_exact": v.exact,
+            "totals": dict(v.totals),
+            **_units(v),
+            **_queue(v),
+        }
         for v in verdicts
         if v.matched
     ]
@@ -172,6 +179,10 @@ def verdict_to_json(request: Request, verdicts: Sequence[Verdict]) -> dict[str, 
     undecided = [{"cluster": v.cluster, **_reason(v)} for v in verdicts if v.matched is None]
     warnings = list(request.warnings)
     return {"candidates": candidates, "refusals": refusals, "undecided": undecided, "warnings": warnings}
+
+
+def _queue(verdict: Verdict) -> dict[str, Any]:
+    return {"queue": verdict.queue} if verdict.queue else {}
 
 
 def _units(verdict: Verdict) -> dict[str, Any]:

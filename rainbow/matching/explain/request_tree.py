@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import quantity
-from rainbow.matching.explain.smallest_change import question
+from rainbow.matching.explain.edits import question
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred, needs_met
 from rainbow.matching.model.layout import OUTSIDE, called, layout

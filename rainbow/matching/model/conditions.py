@@ -42,6 +42,8 @@ class Rule:
         self.operator = constraint.operator
         self.properties = constraint.values if constraint.operator == "properties" else ()
         self.operands = [Rule(operand) for operand in constraint.operands]
+        self.least = [_fact(text) for text in constraint.values] if constraint.operator == "at_least" else []
+        self.asks_amounts: bool = bool(self.least) or any(operand.asks_amounts for operand in self.operands)
         own: list[Any] = []
         for text in constraint.values:
             if constraint.operator == "hostlist":
@@ -87,12 +89,24 @@ class Rule:
         meter.step()
         if self.operator in ("and", "not"):
             return all(operand.passes(vertex, meter) for operand in self.operands) == (self.operator == "and")
+        if self.operator == "at_least":
+            return all(vertex["amounts"].has(fact, least) for fact, least in self.least)
+        if self.operator in OF_CHOICE:
+            return True
         if self.operator == "or":
             return self._any(vertex, meter) or not self.operands
         if self.operator == "properties":
             has = vertex["properties"]
             return all((p.removeprefix("^") in has) != p.startswith("^") for p in self.properties)
         return vertex["name" if self.operator == "hostlist" else "rank"] in self.own
+
+
+OF_CHOICE = frozenset({"counts", "same"})  # said of the chosen nodes together, settled before the search
+
+
+def _fact(text: str) -> tuple[str, int]:
+    name, _, least = text.rpartition("=")
+    return name, int(least)
 
 
 def barred(constraint: Constraint | None, layout: Layout, meter: Meter = FREE) -> list[int]:
@@ -116,6 +130,9 @@ def conjuncts(constraint: Constraint) -> Iterator[Constraint]:
 
 def in_words(constraint: Constraint) -> str:
     """Write a constraint in words."""
+    if constraint.operator in ("at_least", "counts"):
+        facts = [f"{least} {name}" for name, least in map(_fact, constraint.values)]
+        return f"at least {', '.join(facts)}"
     if not constraint.operands:
         return f"{constraint.operator} {', '.join(constraint.values)}".strip()
     return f"{constraint.operator} ({'; '.join(in_words(operand) for operand in constraint.operands)})"

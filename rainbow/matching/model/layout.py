@@ -23,7 +23,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.cache import cached_property
+from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
+from rainbow.jobspec.request import CONTAINMENT, PROPERTIES
+from rainbow.matching.model.amounts import Amounts, threads_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -112,6 +115,13 @@ class Layout:
     def facts(self, i: int) -> Mapping[str, Any]:
         """What a constraint asks of a worker: its properties, name and rank."""
         raise NotImplementedError
+
+    def rows_of_worker(self, i: int) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each property of the worker that position `i` lies in."""
+        worker = self.worker[i]
+        fields = {"type": PROPERTIES, "name": "", "size": 1, "unit": "", "path": "", "rank": None}
+        for name in self.facts(worker)["properties"] if worker != OUTSIDE else ():
+            yield {**fields, "properties": frozenset(), "metadata": {"property": name}}
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the vertices of a subsystem that serve position `i`: attached to it, above it or inside it."""
@@ -291,8 +301,8 @@ class ClusterLayout(Layout):
         return self.vertices[i]
 
     def facts(self, i: int) -> Mapping[str, Any]:
-        """What a constraint asks of a worker: its properties, name and rank."""
-        return self.cluster.graph.nodes[self.vertices[i]]
+        """What a constraint asks of a worker: its properties, name, rank and amounts."""
+        return {**self.cluster.graph.nodes[self.vertices[i]], "amounts": LayoutAmounts(self, i)}
 
     def _kinds(self) -> list[int]:
         """Number equal subtrees equally: names, ids, ranks and paths are no part of a kind."""
@@ -313,10 +323,26 @@ class ClusterLayout(Layout):
             for name, subsystem in self.cluster.subsystems.items()
             for v in subsystem.attached.get(self.vertices[i], ())
         )
-        return (tuple(sorted(rows)), tuple(sorted(hung)))
+        own = self._own.get(i)
+        return (tuple(sorted(rows)), tuple(sorted(hung)), repr(own and own["metadata"]))
+
+    @cached_property
+    def _own(self) -> dict[int, Mapping[str, Any]]:
+        """The vertices that say something of themselves that a request may ask for."""
+        fields = self.cluster.graph.nodes
+        told = ((i, fields[vertex]) for i, vertex in enumerate(self.vertices))
+        return {i: one for i, one in told if any(one["metadata"].get(key) is not None for key in OWN_FIELDS)}
+
+    def _rows_of_own(self, i: int) -> Iterator[Mapping[str, Any]]:
+        yield from (self._own[above] for above in self.up(i) if above in self._own)
+        yield from (self._own[k] for k in range(i + 1, self.last[i]) if k in self._own)
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the vertices of a subsystem that serve position `i`: attached to it, above it or inside it."""
+        if subsystem == PROPERTIES:
+            return self.rows_of_worker(i)
+        if subsystem == CONTAINMENT:
+            return self._rows_of_own(i) if self._own else None
         graph = self.subsystem(subsystem)
         return None if graph is None else (graph.nodes[name] for name in self._hung(subsystem, i))
 
@@ -338,6 +364,35 @@ class ClusterLayout(Layout):
             yield from attached.get(self.vertices[above], ())
         for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
             yield from attached[self.vertices[at[k]]]
+
+
+class LayoutAmounts(Amounts):
+    """How much is in the subtree of a position."""
+
+    def __init__(self, layout: ClusterLayout, i: int) -> None:
+        self.layout = layout
+        self.at = i
+
+    def total(self, type_: str) -> int:
+        """Return the amount of a type."""
+        return self._below(self.at, type_)
+
+    def largest(self, of: str, type_: str) -> int:
+        """Return the most of a type in one vertex of another."""
+        return max((self._below(i, type_) for i in self._positions(self.at, of)), default=0)
+
+    @property
+    def threads(self) -> int:
+        """The threads of a core."""
+        return threads_of(self.layout.cluster.graph.nodes[self.layout.vertices[self.at]]["metadata"])
+
+    def _positions(self, top: int, type_: str) -> Iterator[int]:
+        every = self.layout.by_type.get(type_, [])
+        return (every[k] for k in range(bisect_left(every, top), bisect_left(every, self.layout.last[top])))
+
+    def _below(self, top: int, type_: str) -> int:
+        sizes, units = self.layout.sizes, self.layout.units
+        return sum(sizes[i] * quantity(units[i])[1] for i in self._positions(top, type_))
 
 
 def layout(cluster: Cluster) -> ClusterLayout:

@@ -35,6 +35,10 @@ class Why(StrEnum):
     CONSTRAINT_UNMET = "constraint-unmet"  # too few workers pass the constraint
     SIBLINGS_COLLIDE = "siblings-collide"  # each part would fit alone, not all together
     SITE_REFUSES = "site-refuses"  # its resource manager says that it would not take the job
+    QUEUE_UNMET = "queue-unmet"  # no queue of the site takes the job: name, state, limits, access
+    LICENSE_UNMET = "license-unmet"  # the site has too few of a license
+    NOT_AMONG = "not-among"  # the job names the clusters that may have it, and this is none of them
+    WORD_UNKNOWN = "word-unknown"  # it would match, if the graph had a word for something that is asked
     UNDECIDED = "undecided"  # the budget ended first: neither yes nor no
 
 
@@ -106,7 +110,18 @@ MATCHED = {True: "matches", False: "does not match", None: "undecided"}
 class Verdict:
     """One cluster's answer. `matched`: True, False, or None (undecided); all else is worked out when looked at."""
 
-    __slots__ = ("_answer", "_later", "_of", "_take", "_take_later", "cluster", "matched")
+    __slots__ = (
+        "_answer",
+        "_later",
+        "_of",
+        "_take",
+        "_take_later",
+        "cluster",
+        "matched",
+        "presumed",
+        "queue",
+        "unknown",
+    )
 
     def __init__(
         self,
@@ -120,8 +135,12 @@ class Verdict:
         later: Callable[[], Answer] | None = None,
         take_later: Callable[[], Take | None] | None = None,
         units: Mapping[str, str] | None = None,
+        queue: str = "",
     ) -> None:
         self.cluster = cluster
+        self.queue = queue  # of the site, that the job would be in
+        self.presumed: Verdict | None = None  # the yes of an undecided one, if the words that it lacks are met
+        self.unknown: tuple[str, ...] = ()  # what a presumed yes does not know
         self.matched = matched
         self._later = later
         self._answer = None if later else Answer(fits, exact, totals or {}, take, reason, units or {})
@@ -131,8 +150,17 @@ class Verdict:
 
     def of(self, cluster: Cluster) -> Verdict:
         """Return the same verdict, able to show the cluster it is about."""
-        shown = Verdict(self.cluster, self.matched, later=lambda: self.answer, take_later=lambda: self.take)
+        site = cluster.site
+        default = site.default if site and self.matched and site.default in (site.queues or {}) else ""
+        shown = Verdict(
+            self.cluster,
+            self.matched,
+            later=lambda: self.answer,
+            take_later=lambda: self.take,
+            queue=self.queue or default,
+        )
         shown._of = cluster
+        shown.presumed, shown.unknown = self.presumed, self.unknown
         return shown
 
     @property

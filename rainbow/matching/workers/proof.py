@@ -21,7 +21,7 @@ from rainbow.matching.workers.occupancy import Located, Occupancy
 from rainbow.matching.workers.worker_use import TakenAmounts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from rainbow.certificate.document import Certificate
     from rainbow.certificate.refutation import Refutation
@@ -201,10 +201,12 @@ def certified(
     *,
     held: Mapping[str, int | None] | None = None,
     revisions: Mapping[str, int] | None = None,
+    plain: Callable[[Request, Cluster], Request | None] = lambda request, _: request,
 ) -> dict[str, Any]:
     """Add the certificate of each yes to an answer, of `takes`, and the refutation of each no.
 
-    A candidate without a take does not fit beside what is `held`, or is not known to.
+    A candidate without a take does not fit beside what is `held`, or is not known to. `plain` gives what is asked of
+    a cluster's vertices alone, None where its site has said no: there nothing is refuted.
     """
     by_name = {cluster.name: cluster for cluster in clusters}
     candidates, refusals, undecided = list[Any](), list[Any](answer["refusals"]), list[Any](answer["undecided"])
@@ -219,7 +221,11 @@ def certified(
     refused = []
     for one in refusals:
         cluster = by_name[one["cluster"]]
-        own = refuted(request, cluster, held)
+        asked = plain(request, cluster)
+        if asked is None:
+            refused.append(one)
+            continue
+        own = refuted(asked, cluster, held)
         if own is None:
             text = "the search ended at its time limit; the job may still fit"
             undecided.append({"cluster": cluster.name, "reason": "undecided", "text": text})

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from rainbow.cache import cached_property
 from rainbow.certificate.document import Row as CertificateRow
+from rainbow.jobspec.request import PROPERTIES
 from rainbow.matching.equivalence.cluster_class import cluster_class_of
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.reduced_layout import Reduced
@@ -201,6 +202,8 @@ class WorkerLayout(Reduced):
 
     def rows(self, subsystem: str, i: int) -> Iterator[Mapping[str, Any]] | None:
         """Yield the rows that serve position `i`, those above the worker included."""
+        if subsystem == PROPERTIES:
+            return self.rows_of_worker(i)
         if subsystem not in self.cluster_tables:
             return None
         return (row.vertex for row in self.above | self.serving(i) if row.subsystem == subsystem)

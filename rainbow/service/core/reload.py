@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = (
-    *("selector", "selector_options", "policy", "unplaced", "tick", "lease", "grace", "forecast_share"),
+    *("selector", "selector_options", "policy", "unplaced", "undecided", "tick", "lease", "grace", "forecast_share"),
     "models",
     "admission",
 )

@@ -163,7 +163,7 @@ def _located(fault: InputError, positions: Positions) -> ConfigError:
     return ConfigError(fault.message, pointer=pointer, line=line, column=column, **fault.facts)
 
 
-REFUSE, WAIT = "refuse", "wait"
+REFUSE, WAIT, PLACE = "refuse", "wait", "place"
 RANDOM = "random"  # the selector where none is named
 
 
@@ -234,6 +234,7 @@ class Settings:
     backend: str = "index"
     policy: str = "load_based"
     unplaced: str = REFUSE  # a job that clusters match and none takes now: refuse it, or let it wait
+    undecided: str = PLACE  # a job for which no cluster says yes and some lack a word only: place it there, or refuse
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without the server after which an agent stops its tasks
     grace: float = 10.0  # seconds more that the server waits before it gives them to the queue again
@@ -261,6 +262,7 @@ SCHEDULER: Mapping[str, Check] = {
     "backend": _backend,
     "policy": _plugin(policies),
     "unplaced": one_of(REFUSE, WAIT),
+    "undecided": one_of(PLACE, REFUSE),
     "tick": SECONDS,
     "lease": SECONDS,
     "grace": SECONDS,

@@ -112,7 +112,7 @@ class LiveJob:
 
     def __init__(self, record: JobRecord, read: Reading, waiting: WaitingTasks, placing: MatcherCache) -> None:
         self.record = record
-        self.read = read
+        self.read = placing.settled(read)
         self.order = Order(*waiting)
         self.booked: set[int] = set()
         self.resting: dict[int, Sequence[Mapping[str, Any]]] = {}  # tasks that were lost and wait for their time

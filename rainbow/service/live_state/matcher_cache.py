@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from rainbow.cache import LruCache
 from rainbow.certificate.document import Certificate, folded
 from rainbow.jobspec.request import SLOT
 from rainbow.matching import (
@@ -26,6 +27,7 @@ from rainbow.matching import (
     measures,
     others_on,
     rows_of_amounts,
+    settled,
     types_in_workers,
     worker_capacity,
     worker_kinds,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rainbow.matching import Occupancy
     from rainbow.matching.workers.occupancy import Allocation
     from rainbow.scheduling.snapshot import Placement
+    from rainbow.service.jobs.jobspecs import Reading
 
 
 MOST = 1_000_000  # names of workers in remembered questions
@@ -53,6 +56,7 @@ class MatcherCache:
         self.revision = revision  # of its graphs
         self.name = backend
         self.backend = backends.get(backend)
+        self._settled: LruCache[int, Reading] = LruCache(4_096)  # by number of the request
         self.gangs: dict[str, tuple[Gang, list[str]]] = {}
         self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
         self.proved: dict[str, bytes] = {}  # certificates of its starts, by the first task of each gang
@@ -68,6 +72,17 @@ class MatcherCache:
         self._slots: dict[int, tuple[SlotsView, ...]] = {}
         self._size = 0
         self._many: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
+
+    def settled(self, read: Reading) -> Reading:
+        """Return what a job asks for as this cluster answers it: its nodes, its queue."""
+        known = self._settled.get(read.request.number)
+        if known is None:
+            asked = {gang.request.number: gang.request for gang in read.gangs}
+            plain = {number: settled(one, self.cluster, self.name) for number, one in asked.items()}
+            changed = any(plain[number] is not one for number, one in asked.items())
+            gangs = tuple(replace(gang, request=plain[gang.request.number]) for gang in read.gangs) if changed else ()
+            known = self._settled.put(read.request.number, replace(read, gangs=gangs) if changed else read)
+        return known
 
     def demand(self, job_id: str, gang: Gang, ids: list[str]) -> str:
         """Name what a gang asks for."""

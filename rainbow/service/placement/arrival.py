@@ -20,6 +20,7 @@ from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.outlook import Arriving, Ask, Told, ask_of
 from rainbow.forecast.room import Floats
+from rainbow.matching import settled
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
 from rainbow.service.core.service import Outlook
@@ -122,7 +123,7 @@ def _slots(service: Service, entry: RegisteredCluster, request: Any) -> tuple[Sl
     shapes = service.state(Shapes)
     key = (request.number, entry.id, entry.revision)
     known = shapes.get(key)
-    return shapes.put(key, slots_on(entry.cluster, request)) if known is None else known
+    return shapes.put(key, slots_on(entry.cluster, settled(request, entry.cluster))) if known is None else known
 
 
 # ── how long it runs ──

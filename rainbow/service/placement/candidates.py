@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from rainbow.cache import LruCache, Overlay, Same, cached_property
 from rainbow.errors import Forbidden, JobspecError, NotFound, TryLater
 from rainbow.jobspec.dialects.common import FOR_ACCOUNTS, FOR_POLICIES
-from rainbow.matching import Verdict, names_of
+from rainbow.matching import Verdict, candidates_of, match, names_of, undecided_of
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.choice import is_number
 from rainbow.selection.variables import AGE, SWITCHES
+from rainbow.service.core.settings import PLACE
 from rainbow.store import clusters, workers
 from rainbow.store.cluster_states import BoardStates, Made, StateBoard, read_made, row_of
 from rainbow.text import meant
@@ -240,24 +242,71 @@ def with_waits(states: Mapping[str, dict[str, Any]], waits: Mapping[str, float])
 # ── names that policies give ──
 
 
-def barred(connection: sa.Connection, request: Request, ids: Mapping[str, str]) -> dict[str, JobspecError]:
-    """Return {cluster: fault} of the candidates ({id: name}) without a queue or class that a job asks for."""
+def own_queues(
+    service: Service, request: Request, entries: Sequence[RegisteredCluster], connection: sa.Connection | None = None
+) -> frozenset[str]:
+    """Name the clusters whose policies have queues of their own, if a job asks for a queue."""
+    if not request.queues:
+        return frozenset()
+    ids = {entry.id: entry.cluster.name for entry in entries}
+    with nullcontext(connection) if connection is not None else service.store.read() as reading:
+        found = clusters.policies(reading, ids).items()
+    return frozenset(ids[one] for one, (policy, settings) in found if "queue" in _names(policy, settings))
+
+
+def verdicts_on(
+    service: Service, request: Request, entries: Sequence[RegisteredCluster], connection: sa.Connection | None = None
+) -> Sequence[Verdict]:
+    """Return the verdict on every cluster, in order of name, as its graph and the queues of its policy have it."""
+    settings, own = service.settings, own_queues(service, request, entries, connection)
+    return match(request, [entry.cluster for entry in entries], settings.backend, settings.budget(), own)
+
+
+def placeable(service: Service, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return the verdicts by which a job is placed.
+
+    Where none is a yes, a cluster that lacks a word only may have the job, unless `scheduler.undecided` says refuse.
+    """
+    undecided = undecided_of(verdicts)
+    if service.settings.undecided != PLACE or not any(one.presumed for one in undecided) or candidates_of(verdicts):
+        return verdicts
+    return [one.presumed or one for one in verdicts]
+
+
+def _names(policy: str, settings: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+    plugin = installed(policy)
+    return plugin.names(settings) if isinstance(plugin, Names) else {}
+
+
+def barred(
+    service: Service, connection: sa.Connection, request: Request, ids: Mapping[str, str]
+) -> dict[str, JobspecError]:
+    """Return {cluster: fault} of the candidates ({id: name}) without a queue or class that a job asks for.
+
+    A queue is one of the policy's or of the graph's.
+    """
     system = request.attributes.get("system")
     asked = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
     if not any(asked.values()):
         return {}
     found: dict[str, JobspecError] = {}
     for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
-        plugin = installed(policy)
-        known: Mapping[str, Collection[str]] = plugin.names(settings) if isinstance(plugin, Names) else {}
+        known = _names(policy, settings)
         for key in asked.keys() & known.keys():
+            there = {*known[key], *(_queues_of_graph(service, ids[cluster_id]) if key == "queue" else ())}
             for name in asked[key]:
-                if not _is_among(name.partition("@")[0], known[key]):
-                    found[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], known[key])
+                if not _is_among(name.partition("@")[0], there):
+                    found[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], there)
     return found
 
 
-NAMED = FOR_POLICIES | FOR_ACCOUNTS | {"class"}
+def _queues_of_graph(service: Service, name: str) -> Collection[str]:
+    entry = service.catalogue.get(name)
+    site = entry.cluster.site if entry else None
+    return (site.queues if site else None) or ()
+
+
+NAMED = FOR_POLICIES | FOR_ACCOUNTS | {"class", "queue"}
 
 
 def _texts(value: Any) -> list[str]:
@@ -306,6 +355,11 @@ class ReachableClusters:
         return {entry.id: entry.cluster.name for entry in self.entries}
 
     @cached_property
+    def has_sites(self) -> bool:
+        """Whether the graph of any has words of its site."""
+        return any(cluster.site is not None for cluster in self.clusters)
+
+    @cached_property
     def all_match(self) -> DigestedText:
         """A match by which all of them are candidates, as the ledger keeps it."""
         candidates = [{"cluster": cluster.name} for cluster in self.clusters]
@@ -329,7 +383,8 @@ class ReachableClusters:
         made = copy(self)
         made.entries = self.entries.with_others(changed)
         made.clusters = self.clusters.with_others({at: entry.cluster for at, entry in changed.items()})
-        made.__dict__.pop("graph_parts", None)
+        for of_graphs in ("graph_parts", "has_sites"):
+            made.__dict__.pop(of_graphs, None)
         made.regraphed = {**self.regraphed, **{entry.cluster.name: revision_of(entry) for entry in others}}
         if len(made.regraphed) > FEW_CANDIDATES:
             made.__dict__.pop("graphs", None)

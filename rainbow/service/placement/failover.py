@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.errors import TooMany
-from rainbow.matching import match
 from rainbow.scheduling import Broken
 from rainbow.service.core.limits import admit, limits_of, limits_tasks
 from rainbow.service.core.service import ByCluster
@@ -25,7 +24,7 @@ from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement import ledger
 from rainbow.service.placement.arrival import Arrival
-from rainbow.service.placement.candidates import barred, candidate_ids
+from rainbow.service.placement.candidates import barred, candidate_ids, placeable, verdicts_on
 from rainbow.service.placement.facts import Facts, decide, facts_for
 from rainbow.state_machine import TaskState, WorkerState
 from rainbow.store import clusters, events, jobs, tasks, workers
@@ -321,7 +320,9 @@ class Elsewhere:
         catalogue = self._service.catalogue
         entries = [catalogue[name] for name in names if name in catalogue and name not in left]
         entries = [e for e in entries if (since := self._taking(e)) is not None and since <= record.submitted_at]
-        without = barred(self._connection, request, {entry.id: entry.cluster.name for entry in entries})
+        without = barred(
+            self._service, self._connection, request, {entry.id: entry.cluster.name for entry in entries}
+        )
         return [entry for entry in entries if entry.cluster.name not in without]
 
     def _taking(self, entry: RegisteredCluster) -> float | None:
@@ -334,11 +335,10 @@ class Elsewhere:
         return self._since[entry.id]
 
     def _matched(self, request: Request, entries: Sequence[RegisteredCluster]) -> Sequence[Verdict]:
-        key = (request.key, *((entry.id, entry.revision) for entry in entries))
+        key = (request.site_key, *((entry.id, entry.revision) for entry in entries))
         if key not in self.verdicts:
-            settings = self._service.settings
-            among = [entry.cluster for entry in entries]
-            self.verdicts[key] = match(request, among, settings.backend, settings.budget())
+            found = verdicts_on(self._service, request, entries, self._connection)
+            self.verdicts[key] = placeable(self._service, found)
         return self.verdicts[key]
 
 

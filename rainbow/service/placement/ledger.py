@@ -19,7 +19,7 @@ from itertools import islice, repeat, takewhile
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, TooMany
-from rainbow.matching import candidates_of, match, names_of
+from rainbow.matching import candidates_of, names_of
 from rainbow.scheduling import policies
 from rainbow.selection import Choice, Step, matched_read, reads_states
 from rainbow.selection.replay import (
@@ -35,7 +35,7 @@ from rainbow.selection.replay import written as replay_written
 from rainbow.selection.variables import AGE, matched_values
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
-from rainbow.service.placement.candidates import DigestedText, revision_of
+from rainbow.service.placement.candidates import DigestedText, placeable, revision_of, verdicts_on
 from rainbow.service.placement.match_cache import MOST_SHOWN
 from rainbow.store import jobs, pages
 from rainbow.store.jobs import JobRecord
@@ -286,10 +286,10 @@ def listing(
 
 
 def _match_again(service: Service, request: Request, decision: dict[str, Any], names: Collection[str]) -> None:
-    then, settings, now = decision["given"]["graphs"], service.settings, service.catalogue
+    then, now = decision["given"]["graphs"], service.catalogue
     lacking = {one["cluster"]: one for one in decision["candidates"] if not _says(one, names)}
     same = [now[name] for name in lacking if name in now and revision_of(now[name]) == then.get(name)]
-    verdicts = match(request, [entry.cluster for entry in same], settings.backend, settings.budget())
+    verdicts = placeable(service, verdicts_on(service, request, same))
     candidates = candidates_of(verdicts)
     found = [lacking.pop(name) for name in names_of(candidates)]
     _fill(found, {name: matched_values(candidates, name) for name in names})

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import LruCache, cached_property
 from rainbow.jobspec import Request, parse_jobspec
-from rainbow.matching import candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
+from rainbow.matching import asks_site, candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
-from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText
+from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText, own_queues, placeable
 
 if TYPE_CHECKING:
-    from rainbow.matching import Budget, Verdict
+    from rainbow.matching import Verdict
+    from rainbow.service.core.service import Service
     from rainbow.service.placement.candidates import ReachableClusters
 
 
@@ -34,9 +35,12 @@ MOST_SHOWN = 16
 class Match:
     """The verdicts on the clusters of a reach."""
 
-    def __init__(self, reach: ReachableClusters, verdicts: Sequence[Verdict]) -> None:
+    def __init__(
+        self, reach: ReachableClusters, verdicts: Sequence[Verdict], answers: Sequence[Verdict] | None = None
+    ) -> None:
         self.reach = reach
-        self.verdicts = verdicts
+        self.verdicts = verdicts  # by which jobs are placed
+        self.answers = verdicts if answers is None else answers  # what match says
         self.candidates = candidates_of(verdicts)
         self.refusals = refusals_of(verdicts)
         self.undecided = undecided_of(verdicts)
@@ -81,7 +85,9 @@ class Match:
             candidates += verdict_to_json(request, [self.verdict(chosen)])["candidates"]
             left -= 1
         more = {"candidates": left, **more}
-        told = {**first, "candidates": candidates, "warnings": [*request.warnings]}
+        unknown = self.verdict(chosen).unknown if chosen is not None else ()
+        doubts = [f"{chosen}: {text}; placed there all the same" for text in unknown]
+        told = {**first, "candidates": candidates, "warnings": [*request.warnings, *doubts]}
         return {**told, "more": more} if any(more.values()) else told
 
     def _told(self, request: Request) -> tuple[dict[str, Any], dict[str, int]]:
@@ -146,23 +152,33 @@ class Found:
     match: Match
 
 
+# what is asked, of whom, by which backend; whose policies have queues of their own; where a word is unknown
+MatchKey = tuple[bytes, "ReachableClusters", str, frozenset[str], str]
+
+
 class MatchCache:
     """The last jobspecs, and the last matches by what was asked and of whom."""
 
     def __init__(self) -> None:
         self._requests: LruCache[tuple[type, str], Request] = LruCache(MOST_TEXTS)
-        self._known: OrderedDict[tuple[bytes, ReachableClusters, str], Match] = OrderedDict()
+        self._known: OrderedDict[MatchKey, Match] = OrderedDict()
         self._verdicts = 0
         self._lock = threading.Lock()
 
-    def find(self, jobspec: Any, reach: ReachableClusters, backend: str, budget: Budget) -> Found:
-        """Read a jobspec and match it, as far as that is not known; an undecided match is not kept."""
+    def find(self, service: Service, jobspec: Any, reach: ReachableClusters, backend: str) -> Found:
+        """Read a jobspec and match it, as far as that is not known; one that time has cut short is not kept."""
         with phase("parse"):
             request = self._read(jobspec)
-        key = (request.key, reach, backend)
+        of_sites = reach.has_sites or asks_site(request)
+        own, settings = own_queues(service, request, reach.entries), service.settings
+        key = (request.site_key if of_sites else request.key, reach, backend, own, settings.undecided)
         with phase("match"):
-            found = self._get(key) or Match(reach, match(request, reach.clusters, backend, budget))
-            return Found(request, found if found.undecided else self._keep(key, found))
+            found = self._get(key)
+            if found is None:
+                answers = match(request, reach.clusters, backend, settings.budget(), own)
+                found = Match(reach, placeable(service, answers), answers)
+            in_doubt = any(one.presumed is None for one in found.undecided)
+            return Found(request, found if in_doubt else self._keep(key, found))
 
     def _read(self, jobspec: Any) -> Request:
         text = json.dumps(jobspec, default=repr)
@@ -170,13 +186,13 @@ class MatchCache:
         known = self._requests.get(key) or parse_jobspec(jobspec)
         return self._requests.put(key, known) if len(text) <= LONGEST else known
 
-    def _get(self, key: tuple[bytes, ReachableClusters, str]) -> Match | None:
+    def _get(self, key: MatchKey) -> Match | None:
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, key: tuple[bytes, ReachableClusters, str], found: Match) -> Match:
+    def _keep(self, key: MatchKey, found: Match) -> Match:
         with self._lock:
             if key not in self._known:
                 self._known[key] = found

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMany, Undecided
-from rainbow.matching import largest_worker, match, names_of
+from rainbow.matching import largest_worker, names_of
 from rainbow.scheduling.gangs import processes_at_least
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement import site_checks
+from rainbow.service.placement.candidates import verdicts_on
 from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
@@ -63,6 +64,10 @@ def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Ref
     if not names:
         said = _first(site_checks.refusals(found))
         return Refused(f"no eligible cluster can run this job{said and ': '}{said}", **decision)
+    unknown = [(one.cluster, one.presumed.unknown) for one in found.undecided if one.presumed]
+    if len(unknown) == len(names):
+        shown = "; ".join(f"{name}: {', '.join(words)}" for name, words in unknown[:MOST_SHOWN])
+        return Undecided(f"no cluster is known to match: {shown}", **decision)
     told = ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
     text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
     return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
@@ -75,9 +80,8 @@ def _first(dropped: Mapping[str, str]) -> str:
 
 def drained(service: Service, found: Found) -> dict[str, str]:
     """Return why not of the clusters that match and are drained: they could run the job, and will again."""
-    entries, settings = found.match.reach.drained, service.settings
-    asked = [entry.cluster for entry in entries]
-    verdicts = match(found.request, asked, settings.backend, settings.budget()) if asked else ()
+    entries = found.match.reach.drained
+    verdicts = verdicts_on(service, found.request, entries) if entries else ()
     why = "drained: it takes nothing new until it is reinstated"
     return {verdict.cluster: why for verdict in verdicts if verdict.matched}
 

@@ -167,10 +167,13 @@ def refusals(match: Match) -> dict[str, str]:
 
 def _without(match: Match, refused: Mapping[str, str]) -> Match:
     """Return a match of which these clusters are no candidates any more: their sites say why."""
-    verdicts = [
-        Verdict(one.cluster, False, reason=Reason(Why.SITE_REFUSES, words[:LONGEST], "site"))
-        if (words := refused.get(one.cluster))
-        else one
-        for one in match.verdicts
-    ]
-    return Match(match.reach, verdicts)
+
+    def past(verdicts: Sequence[Verdict]) -> list[Verdict]:
+        return [
+            Verdict(one.cluster, False, reason=Reason(Why.SITE_REFUSES, words[:LONGEST], "site"))
+            if (words := refused.get(one.cluster))
+            else one
+            for one in verdicts
+        ]
+
+    return Match(match.reach, past(match.verdicts), past(match.answers))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, JobspecError, Refused
 from rainbow.jobspec import parse_jobspec
-from rainbow.matching import backends, certified, match, shown_explained, verdict_to_json
+from rainbow.matching import backends, candidates_of, certified, match, shown_explained, verdict_to_json
 from rainbow.selection import check_options
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import count
@@ -19,7 +19,7 @@ from rainbow.service.jobs.dependencies import check_dependencies
 from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal, site_checks
-from rainbow.service.placement.candidates import barred, reach_of
+from rainbow.service.placement.candidates import barred, own_queues, reach_of
 from rainbow.service.placement.match_cache import Found, Match, MatchCache
 from rainbow.store import jobs
 from rainbow.text import REFUSED, shortened
@@ -88,15 +88,14 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
     if not (asked.explain or asked.certificate):
         found = find_for(service, who, asked)
         found = replace(found, match=_past_sites(service, found, asked))
-        answer = verdict_to_json(found.request, found.match.verdicts)
-        fitting = [found.match.reach.entry(one.cluster).cluster for one in found.match.candidates]
+        answer = verdict_to_json(found.request, found.match.answers)
+        fitting = [found.match.reach.entry(one.cluster).cluster for one in candidates_of(found.match.answers)]
         return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, found.request, fitting)]}
     request = parse_jobspec(asked.jobspec)
-    reach = reach_of(service, who, asked.clusters)
-    among = reach.clusters
-    settings = service.settings
-    backend = asked.backend or settings.backend
-    verdicts = match(request, among, backend, settings.budget())
+    reach, settings = reach_of(service, who, asked.clusters), service.settings
+    among, backend = reach.clusters, asked.backend or settings.backend
+    own = own_queues(service, request, reach.entries)
+    verdicts = match(request, among, backend, settings.budget(), own)
     if asked.explain:
         answer = shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
     else:
@@ -142,7 +141,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = reach_of(service, who, names, even_drained=queues(service, asked))
     settings = service.settings
-    found = service.state(MatchCache).find(asked.jobspec, among, asked.backend or settings.backend, settings.budget())
+    found = service.state(MatchCache).find(service, asked.jobspec, among, asked.backend or settings.backend)
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found
@@ -157,7 +156,7 @@ def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, 
     if not found.request.attributes.get("system"):
         return found, {}
     with service.store.read() as connection:
-        without = barred(connection, found.request, found.match.ids)
+        without = barred(service, connection, found.request, found.match.ids)
     if not without:
         return found, {}
     if len(without) == len(found.match.candidates):

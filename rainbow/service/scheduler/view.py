@@ -28,14 +28,13 @@ from rainbow.scheduling import (
     RunProgress,
     RunView,
     View,
-    gangs,
     policies,
     traits_of,
 )
 from rainbow.scheduling.snapshot import Rows
 from rainbow.service.accounts.account_cache import members_of, rules_of, standings_of
 from rainbow.service.agents.liveness import alive, loads
-from rainbow.service.jobs.jobspecs import Reading, reading
+from rainbow.service.jobs.jobspecs import Reading, read_request, reading
 from rainbow.service.live_state.live_job import elastic_of, system_of
 from rainbow.service.live_state.matcher_cache import FreeSpace, MatcherCache
 from rainbow.service.live_state.mirror import follow
@@ -296,7 +295,7 @@ def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> 
 def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Request, now: float) -> JobView:
     """Return a hypothetical job as a policy sees it."""
     system, elastic = request.attributes.get("system"), request.elastic
-    views = tuple(_gang(placing, name, gang) for gang in gangs(request))
+    views = tuple(_gang(placing, name, gang) for gang in placing.settled(read_request(request)).gangs)
     tasks = sum(len(gang.tasks) for gang in views)
     return JobView(
         name,

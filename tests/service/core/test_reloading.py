@@ -257,6 +257,7 @@ def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_r
         "tick": "scheduler: {tick: 9}",
         "lease": "scheduler: {lease: 50}",
         "grace": "scheduler: {grace: 7}",
+        "undecided": "scheduler: {undecided: refuse}",
         "step_seconds": "scheduler: {step_seconds: 7}",
         "forecast_share": "scheduler: {forecast_share: 0.5}",
         "models": "scheduler: {models: on}",

@@ -51,10 +51,14 @@ def test_sbatch_takes_the_options_of_sbatch(shell: Shell) -> None:
 
 def test_what_is_not_carried_is_told_or_refused(shell: Shell) -> None:
     """Never dropped silently."""
-    path = shell.file("job.sh", "#!/bin/sh\n#SBATCH -p batch --gres=nvme:1\ntrue\n#SBATCH -n 3\n")
+    path = shell.file("job.sh", "#!/bin/sh\n#SBATCH -p batch --mail-type=END --exclusive=user\ntrue\n#SBATCH -n 3\n")
     said = shell("sbatch", path)
     assert said.exit_code == Exit.OK
-    told = ("--gres=nvme:1: sent to the site", "line 4: ignored #SBATCH", "--partition: only clusters of kind slurm")
+    told = (
+        "--exclusive=user: sent to the site",
+        "line 4: ignored #SBATCH",
+        "--mail-type: only clusters of kind slurm",
+    )
     assert [words for words in told if words not in said.stderr] == []
     unknown = shell("sbatch", "--nosuch", path)
     assert (unknown.exit_code, "unrecognized option '--nosuch'" in unknown.stderr) == (Exit.USAGE, True)
@@ -71,7 +75,7 @@ def test_test_only_says_where_and_submits_nothing(shell: Shell) -> None:
     path = shell.file("job.sh", SCRIPT)
     before = shell("history", "--format", "jobid", "-P").stdout
     assert "the job could run on oak" in shell("sbatch", "--test-only", path).stderr
-    assert shell("sbatch", "--test-only", "-N", "9", path).exit_code == Exit.NO_MATCH
+    assert shell("sbatch", "--test-only", "-N", "9", "-n", "9", path).exit_code == Exit.NO_MATCH
     assert shell("history", "--format", "jobid", "-P").stdout == before
 
 

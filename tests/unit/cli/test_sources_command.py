@@ -27,7 +27,9 @@ def test_command_writes_the_graph_and_says_what_is_in_it(tmp_path: Path) -> None
     result = run("slurm", CASES / "slurm-scontrol-23.11.json", "--name", "oak", "--out", out)
     assert result.exit_code == Exit.OK
     assert result.stdout == ""
-    assert result.stderr == "oak: 8 nodes, 452 cores, 23 gpus, 5108001 MiB memory (1 node unavailable)\n"
+    first, left_out = result.stderr.splitlines()
+    assert first == "oak: 8 nodes, 452 cores, 23 gpus, 5108001 MiB memory (1 node unavailable)"
+    assert left_out.startswith("LEFT OUT  limits of queues: not in this text (scontrol show partition); QOS: ")
     assert read_cluster(json.loads(out.read_text())).name == "oak"
 
 
@@ -36,6 +38,7 @@ def test_command_reads_stdin_and_writes_stdout() -> None:
     assert read_cluster(json.loads(result.stdout)).totals["gpu"] == 8
     assert result.stderr == (
         "cluster: 4 nodes, 113 cores, 8 gpus, 1249491 MiB memory (2 nodes unavailable, 1 node left out)\n"
+        "LEFT OUT  node cp-1: it is tainted as control plane\n"
     )
 
 

@@ -52,8 +52,8 @@ def fits(cluster: Cluster, kind: str, count: int) -> int:
 
 
 def test_topology_conf_and_what_scontrol_shows_of_it_say_the_same() -> None:
-    above = read_topology(TREE)
-    assert above == read_topology(SHOWN)
+    above = read_topology(TREE)[0]
+    assert above == read_topology(SHOWN)[0]
     assert above["n1"] == above["n4"] == BELOW_S0
     assert above["n9"] == (("switch", "s9"),)
     assert set(above) == {*(f"n{k}" for k in range(1, 8)), "n9"}
@@ -103,7 +103,7 @@ def test_blocks_are_vertices_of_their_own_type() -> None:
     blocks = "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-6]\nBlockSizes=2\n"
     cluster = read_cluster(read_slurm(nodes(6) + blocks), name="oak")
     assert [fits(cluster, "block", count) for count in (2, 4, 5)] == [3, 1, 0]
-    assert read_topology(blocks)["n3"] == (("block", "b2"),)
+    assert read_topology(blocks)[0]["n3"] == (("block", "b2"),)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,11 @@ def test_blocks_are_vertices_of_their_own_type() -> None:
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", 2, "'a' is described twice"),
         ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[1-2]", 2, "the node 'n1' is below a and 'b'"),
         ("SwitchName=a Switches=b", 1, "the switch 'b' is not described"),
-        ("SwitchName=l Nodes=n1\nSwitchName=a Switches=l\nSwitchName=b Switches=l", 3, "'l' is below 'a' and 'b'"),
+        (
+            "SwitchName=l Nodes=n1\nSwitchName=m Nodes=n2\nSwitchName=a Switches=l,m\nSwitchName=b Switches=l",
+            4,
+            "'l' is below 'a' and 'b'",
+        ),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", 1, "form a ring"),
         ("SwitchName=a Switches=a", 1, "form a ring"),
         ("SwitchName=a Nodes=n1\nSwitchName=b Nodes=n[2", 2, "a host list"),
@@ -290,3 +294,16 @@ def test_gres_conf_that_is_none_is_refused_with_its_line(line: str, says: str) -
     assert caught.value.line == 4
     with pytest.raises(LimitError):
         read_gres("NodeName=n[0-999] Name=gpu Count=3", Limits(vertices=2500))
+
+
+def test_spines_over_the_same_switches_are_one_level_and_what_is_not_read_is_told() -> None:
+    tree = "SwitchName=l Nodes=n[1-2]\nSwitchName=a Switches=l\nSwitchName=b Switches=l\nRingName=r Nodes=n[1-2]\n"
+    above, unread = read_topology(tree, nodes={"n1"})
+    assert above["n1"] == (("switch1", "a"), ("switch", "l"))
+    assert [one.what for one in unread] == ["ring r", "switch b", "below switches: n2"]
+
+
+def test_topology_yaml_is_read() -> None:
+    text = "---\n- topology: a\n  tree:\n    switches:\n    - {switch: top, children: 's[1-2]'}\n"
+    text += "    - {switch: s1, nodes: 'n[0-1]'}\n    - {switch: s2, nodes: 'n[2-3]'}\n"
+    assert read_topology(text)[0]["n3"] == (("switch1", "top"), ("switch", "s2"))

@@ -65,7 +65,8 @@ def test_every_option_of_the_contract_has_its_place() -> None:
             continue
         if option.place is Place.CALL:
             continue
-        before = ["#SBATCH -J hello"] if name == "dependency" else []
+        needed = {"dependency": "-J hello", "gpus-per-task": "-n 2"}
+        before = [f"#SBATCH {needed[name]}"] if name in needed else []
         text = script(*before, line, "hostname")
         document, notes = jobspec_of_call(read_call(text), CALLER)
         document["attributes"]["system"].pop("script")
@@ -96,6 +97,7 @@ def test_options_become_a_jobspec(case: dict[str, Any]) -> None:
     found, notes = jobspec_of_call(read_call(script("hostname"), case["words"]), CALLER)
     if "resources" in case:
         assert found["resources"]["job"] == case["resources"]
+        assert found["resources"].get("gpus") == case.get("together")
     system = found["attributes"]["system"]
     assert {key: system.get(key) for key in case.get("system", {})} == case.get("system", {})
     assert found["attributes"].get("site", {}).get("slurm", {}) == case.get("slurm", {})
@@ -149,7 +151,16 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "export": st.sampled_from(["NONE", "NIL"]),
 }
 OPTION = st.sampled_from(sorted(VALUES)).flatmap(lambda name: st.tuples(st.just(name), VALUES[name]))
-CALLS = st.lists(OPTION, max_size=8).map(dict).filter(lambda found: not {"mem", "mem-per-cpu"} <= found.keys())
+COUNTED = {"ntasks", "gpus", "ntasks-per-node"}  # one of them goes with --gpus-per-task
+
+
+def is_taken(found: dict[str, str]) -> bool:
+    """Return whether sbatch takes these options together."""
+    counted = "gpus-per-task" not in found or COUNTED & found.keys()
+    return not {"mem", "mem-per-cpu"} <= found.keys() and bool(counted)
+
+
+CALLS = st.lists(OPTION, max_size=8).map(dict).filter(is_taken)
 
 
 def there(options: dict[str, str]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ DOCUMENT = ("version", "resources", "tasks", "attributes")
 
 
 def built(case):
-    return cluster(case["shape"], hung=case.get("hung"), properties=case.get("properties"))
+    return cluster(case["shape"], hung=case.get("hung"), properties=case.get("properties"), site=case.get("site"))
 
 
 def asked(case):

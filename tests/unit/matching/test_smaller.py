@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.matching import backends
-from rainbow.matching.explain.smallest_change import DEAR, MILD, PROBES, cost, edited, edits_of, smallest_change
+from rainbow.matching.explain.edits import MILD, edited, edits_of
+from rainbow.matching.explain.smallest_change import DEAR, PROBES, cost, smallest_change
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.support.hard_inputs import hard_cluster

@@ -26,8 +26,8 @@ from rainbow.agent.executors.slurm.call import (
     script_of,
     umask_of,
 )
-from rainbow.jobspec.sbatch.document import mebibytes, read_range
 from rainbow.jobspec.sbatch.request import NotCarriedError, Options, carried, one_line
+from rainbow.jobspec.sbatch.shape import mebibytes, read_range
 
 KIND = "gridengine"  # in attributes.site
 PE = "smp"  # the parallel environment of jobs of several slots, unless the site or the job names another

@@ -39,8 +39,9 @@ from rainbow.agent.executors.slurm.accounts import SiteAccount
 from rainbow.agent.executors.slurm.call import SbatchCall
 from rainbow.errors import ConfigError, RainbowError
 from rainbow.jobspec.sbatch import read_call
-from rainbow.jobspec.sbatch.document import mebibytes, read_range, seconds
+from rainbow.jobspec.sbatch.document import seconds
 from rainbow.jobspec.sbatch.request import NotCarriedError
+from rainbow.jobspec.sbatch.shape import mebibytes, read_range
 
 COMMAND_TIMEOUT = 60.0  # seconds for one command
 SUBMIT_TIMEOUT = (

@@ -1,0 +1,66 @@
+"""A yes is a job that the site takes: 250 scripts on four sites, as real controllers of Slurm answered them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rainbow.errors import RainbowError
+from rainbow.graph import read_cluster
+from rainbow.graph.sources.slurm import read_slurm
+from rainbow.matching import match
+from tests.sites.site_scripts import CASES, SITES, clusters, judge, read, recorded
+
+
+def test_recorded_answers_are_told_as_slurm_tells_them() -> None:
+    sites = clusters()
+    kinds = Counter(row.kind for name, script, answers in recorded() for row in judge(name, script, answers, sites))
+    total = sum(kinds.values())
+    assert total == 1000
+    assert kinds["wrong yes"] <= 0.005 * total
+    assert kinds["wrong no"] <= 0.01 * total
+    assert kinds["undecided"] <= 0.03 * total
+    assert not kinds["refused, Slurm takes it"]
+
+
+def test_graphs_without_words_never_say_yes_to_a_word_that_they_do_not_know() -> None:
+    bare = {}
+    for site in SITES:
+        document = read_slurm((CASES / "sites" / f"{site}.txt").read_text())
+        del document["graph"]["metadata"]
+        for vertex in document["graph"]["nodes"].values():
+            for word in ("model", "properties", "threads"):
+                vertex["metadata"].pop(word, None)
+        bare[site] = read_cluster(document, site)
+    for name, script, _ in recorded():
+        request = read(name, script)
+        if isinstance(request, RainbowError) or not (request.queues or request.licenses):
+            continue
+        for verdict in match(request, list(bare.values())):
+            assert not verdict.matched
+            if verdict.matched is None and verdict.reason:
+                named = [*request.queues[:1], *request.licenses]
+                assert any(word in verdict.reason.text for word in named)
+
+
+def test_no_job_demands_more_gpus_than_its_script_asks() -> None:
+    sites = list(clusters().values())
+    for name, script, _ in recorded():
+        request = read(name, script)
+        options = dict(text[10:].partition("=")[::2] for text in script.splitlines() if text.startswith("#SBATCH --"))
+        if isinstance(request, RainbowError) or set(options) & {
+            "ntasks-per-gpu",
+            "gpus-per-task",
+            "gpus-per-node",
+            "exclusive",
+        }:
+            continue
+        counts = [part for key in ("gres", "gpus") for part in options.get(key, "").split(",") if "nvme" not in part]
+        asked = sum(int(part.rpartition(":")[2] or 0) for part in counts if part and "1g." not in part)
+        for verdict in match(request, sites):
+            if verdict.matched and "gpus" in options:
+                assert verdict.totals.get("gpus", 0) == asked, (name, verdict)
+            elif verdict.matched:
+                assert verdict.totals.get("gpus", 0) == asked * max(1, verdict.totals.get("nodes", 1)), (
+                    name,
+                    verdict,
+                )
