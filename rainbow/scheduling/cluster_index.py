@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from rainbow.errors import PlanError
@@ -65,7 +66,7 @@ def _names(census: ClusterIndex, state: WorkerState, most: int) -> str:
 
 Key = TypeVar("Key", bound=Hashable)
 Place = tuple[int, str]  # of a worker: its place in the natural order, its id
-Turn = tuple[int, int, int, float, str]  # of a job: tasks that run, came (see turn), -priority, submitted, id
+Turn = tuple[int, int, float, float, str]  # of a job: tasks that run, came (see turn), -priority, submitted, id
 Free = tuple[tuple[str, int], ...]  # what a worker has free, by type
 
 
@@ -98,8 +99,10 @@ class ClusterIndex:
         self.held: dict[str, Held] = {}  # by requestor
         self.mixed: set[str] = set()  # workers that serve several requestors
         self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
+        self.most_asked = 0.0  # of the priority that a jobspec asks for: it may only lower itself
         self.gangs: Counter[str] = Counter()  # that wait, by requestor
         self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
+        self.oldest = inf  # no job was submitted before this time, or has waited in vain since before it
         self.changed: dict[str, None] | None = None  # jobs put or dropped since a policy has looked; None: none looks
         self.notes: dict[Any, Any] = {}  # what a policy has worked out of this cluster and may use again
         self._places: dict[str, int] = {}
@@ -230,7 +233,27 @@ class ClusterIndex:
         self.drop_job(job.id)
         if job.gangs:
             self.jobs[job.id] = job
+            self.oldest = min(self.oldest, job.submitted)
             self._count_job(job, 1)
+
+    def let_ask(self, most: float) -> None:
+        """Let jobspecs ask for this priority at most: the jobs that asked for more come to their turn again."""
+        if most == self.most_asked:
+            return
+        asking = [job for job in self.jobs.values() if asked_priority(job.attributes) > min(most, self.most_asked)]
+        for job in asking:
+            self._count_job(job, -1)
+        self.most_asked = most
+        for job in asking:
+            self._count_job(job, 1)
+
+    def turn(self, job: JobView, more: int = 0, came: int = 0) -> Turn:
+        """Return when it is a job's turn after `more` of its tasks started: who runs least comes first.
+
+        `came`: the place among those that run equally many, where it counts when each came to that number.
+        """
+        priority = job.priority + min(self.most_asked, asked_priority(job.attributes))
+        return job.running + more, came, -priority, job.submitted, job.id
 
     def drop_job(self, job_id: str) -> None:
         """Forget a job that has nothing to start."""
@@ -253,17 +276,9 @@ class ClusterIndex:
                 self.put_job(job)
 
     def _count_job(self, job: JobView, sign: int) -> None:
-        _put(self.queues, job.requestor, turn(job), sign)
+        _put(self.queues, job.requestor, self.turn(job), sign)
         _add(self.gangs, job.requestor, sign * len(job.gangs))
         _add(self.waiting, job.requestor, sign * job.tasks)
-
-
-def turn(job: JobView, more: int = 0, came: int = 0) -> Turn:
-    """Return when it is a job's turn after so many more of its tasks started: who runs least comes first.
-
-    `came`: the place among those that run equally many, where it counts when each came to that number.
-    """
-    return job.running + more, came, -job.priority - asked_priority(job.attributes), job.submitted, job.id
 
 
 def _is_alike(before: WorkerView, worker: WorkerView) -> bool:

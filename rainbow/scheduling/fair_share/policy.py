@@ -24,6 +24,7 @@ from rainbow.scheduling.fair_share.settings import Rule, check_settings, compile
 from rainbow.scheduling.fair_share.share_tables import Tables, share_counts
 from rainbow.scheduling.fair_share.world import WorldBuilder
 from rainbow.scheduling.interface import Order, Plan, Start, Stop, Traits, View, Wait
+from rainbow.scheduling.patience import for_ever
 from rainbow.scheduling.settings_schema import at, no_worker
 from rainbow.text import some
 
@@ -208,9 +209,10 @@ class FairShare:
     def warnings(
         self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
     ) -> Sequence[Mapping[str, Any]]:
-        """Name the machines of nodepools that the cluster does not have."""
-        pools = check_settings(settings)["nodepools"] if workers else {}
-        found = []
+        """Name the machines of nodepools that the cluster does not have; say if jobs may wait indefinitely."""
+        checked = check_settings(settings)
+        pools = checked["nodepools"] if workers else {}
+        found = [*for_ever(checked["patience"])] if checked["mode"] == "own" else []
         for name, pool in pools.items():
             owner, here = f"nodepool {name}", at("/nodepools", name)
             for k, node in enumerate(pool.get("nodes") or ()):

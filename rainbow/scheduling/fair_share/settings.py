@@ -69,7 +69,10 @@ SCHEMA: dict[str, tuple[Any, Check]] = {
     "defragmentation": (True, flag),
     "reserve_overage": (0, COUNT),
     "epoch": (EPOCH, AMOUNT),
-    "patience": (3600, optional(AMOUNT)),  # seconds a job may hold nothing before room is made for it; null: for ever
+    "patience": (
+        3600,
+        optional(AMOUNT),
+    ),  # seconds a job may hold nothing before room is made for it; null or 0: for ever
     "mode": ("own", one_of("own", "classic")),  # classic: as in the original, faults included
 }
 
@@ -360,7 +363,7 @@ def compile_settings(checked: Mapping[str, Any]) -> Settings:
         defragmentation=checked["defragmentation"],
         reserve_overage=checked["reserve_overage"],
         classic=checked["mode"] == "classic",
-        patience=checked["patience"] if checked["mode"] == "own" else None,
+        patience=(checked["patience"] or None) if checked["mode"] == "own" else None,
     )
 
 

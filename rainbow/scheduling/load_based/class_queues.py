@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import count, repeat
 from math import inf
 
-from rainbow.scheduling.cluster_index import ClusterIndex, Turn, turn
+from rainbow.scheduling.cluster_index import ClusterIndex, Turn
 from rainbow.scheduling.interface import Wait
 from rainbow.scheduling.snapshot import BEHIND_ALL, GangView, JobView
 
@@ -35,7 +35,7 @@ class Queue:
         classic: bool = False,
     ) -> None:
         named = [requestor for requestor in requestors if requestor in census.queues]
-        self._jobs = census.jobs
+        self._jobs, self._turn = census.jobs, census.turn
         self._lines = [census.queues[requestor].items() for requestor in named]
         self._at = [0] * len(named)  # how far along each line
         self._factor = factor
@@ -82,9 +82,9 @@ class Queue:
         """Note that the next gang of a job starts, though its turn has not come."""
         gang = job.gangs[self._next(job)]
         waited = self.stuck.pop(job.id, None)
-        before = self._moved.get(job.id) or self._turns.get(job.id) or turn(job)
+        before = self._moved.get(job.id) or self._turns.get(job.id) or self._turn(job)
         self._begun[job.id] = self._next(job) + 1
-        later = turn(job, before[0] - job.running + len(gang.tasks), next(self._came))
+        later = self._turn(job, before[0] - job.running + len(gang.tasks), next(self._came))
         self.tasks -= len(gang.tasks)
         if waited is None:
             self.gangs -= 1
@@ -186,7 +186,7 @@ class Queue:
 
     def ahead(self, job: JobView) -> int:
         """Count the jobs whose turn comes before that of a job, when the round is over."""
-        now = self._turns.get(job.id) or turn(job)
+        now = self._turns.get(job.id) or self._turn(job)
         if len(self._in_order) != len(self._turns):
             self._in_order = sorted(self._turns.values())
         unseen = (bisect_left(line, now) - at for line, at in zip(self._lines, self._at, strict=True))

@@ -2,6 +2,7 @@
 
     line   jobs that came to their turn after the patience was over and could not start, one of a class at most; the
            next gang of the first one has what it needs reserved before anything else starts
+           a job that has waited in vain for a day joins it too (rainbow/scheduling/patience.py)
     loan   what a gang holds beyond its class's target since it started so
     debt   a class pays a loan back by leaving the line for as long as the loan would last at the size of its target
 
@@ -20,6 +21,7 @@ from math import inf
 from typing import Any
 
 from rainbow.scheduling.cluster_index import ClusterIndex
+from rainbow.scheduling.patience import Overdue
 from rainbow.scheduling.snapshot import GangView, JobView, Placement, RunView
 
 Amounts = Mapping[str, int]
@@ -96,13 +98,15 @@ class Patience:
     line: dict[str, str] = field(default_factory=dict)  # class → job, the first one first
     loans: list[dict[str, Any]] = field(default_factory=list)  # {job, gang, class, beyond, target, since}
     debts: dict[str, float] = field(default_factory=dict)  # class → when it has paid
+    served: dict[str, float] = field(default_factory=dict)  # class → when its next job may join for its age
 
     @classmethod
     def of(cls, seconds: float, now: float, memory: Mapping[str, Any], census: ClusterIndex) -> Patience:
         """Read a memory: loans whose gangs have ended become debts."""
         line = {name: job for name, job in memory.get("line", ()) if job in census.jobs}
         debts = {name: until for name, until in memory.get("debts", {}).items() if until > now}
-        made = cls(seconds, now, line, list(memory.get("loans", ())), debts)
+        served = {name: until for name, until in memory.get("served", {}).items() if until > now}
+        made = cls(seconds, now, line, list(memory.get("loans", ())), debts, served)
         if made.loans:
             made._settle({(run.job, run.gang) for run in census.runs.values()})
         return made
@@ -127,6 +131,13 @@ class Patience:
         """Let a job join the line whose turn has come and which could not start."""
         if self.due(job, name) <= self.now and not self.owes(name) and name not in self.line:
             self.line[name] = job.id
+
+    def join(self, late: Iterable[Overdue], every: float) -> None:
+        """Let jobs that have waited in vain for too long join the line, one of a class, then none for a while."""
+        for one in late:
+            if one.group not in self.line:
+                self.line[one.group] = one.job
+                self.served[one.group] = self.now + every
 
     def serves(self, job: JobView) -> None:
         """Take a job out of the line that starts something without it."""
@@ -153,4 +164,5 @@ class Patience:
         first, *rest = [[name, job] for name, job in self.line.items()] or [[]]
         rest.sort(key=lambda one: (census.jobs[one[1]].submitted, one[1]))
         line = [first, *rest] if first else []
-        return {key: value for key, value in (("line", line), ("loans", self.loans), ("debts", self.debts)) if value}
+        kept = {"line": line, "loans": self.loans, "debts": self.debts, "served": self.served}
+        return {key: value for key, value in kept.items() if value}

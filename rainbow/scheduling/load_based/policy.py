@@ -16,12 +16,14 @@ any other unit workers are shared, and a gang costs what it takes of that type (
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rainbow.scheduling.interface import Plan, Traits, View, Wait, cluster_index_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import LoadBasedStep
-from rainbow.scheduling.load_based.settings import WORKER, begun, check_settings, classes_of, overlaps
+from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, begun, check_settings, classes_of, overlaps
+from rainbow.scheduling.patience import for_ever
 
 
 def figures(round_: LoadBasedStep) -> dict[str, Any]:
@@ -84,12 +86,15 @@ class LoadBased:
     def warnings(
         self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
     ) -> Sequence[Mapping[str, Any]]:
-        """Name the requestors that several classes claim."""
-        return list(overlaps(settings["requestors"], requestors))
+        """Name the requestors that several classes claim, and say if jobs may wait indefinitely."""
+        exact = settings["rounding"] != CLASSIC
+        return [*overlaps(settings["requestors"], requestors), *(for_ever(settings["patience"]) if exact else ())]
 
     def plan(self, view: View) -> Plan:
         """Start what the classes are entitled to, then what can be lent; stop loans that have lasted too long."""
-        round_ = LoadBasedStep(view, cluster_index_of(view), classes_of(view.settings))
+        census = cluster_index_of(view)
+        view = view if view.census is census else replace(view, census=census)
+        round_ = LoadBasedStep(view, census, classes_of(view.settings))
         round_.reserve_for_the_first()
         while round_.grant_and_place() and round_.counting.repeats:
             pass

@@ -25,6 +25,7 @@ from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, Classes
 from rainbow.scheduling.load_based.shared_workers import SharedWorkers
 from rainbow.scheduling.load_based.task_counts import Classic, Counting, Exact
 from rainbow.scheduling.load_based.whole_workers import Unit, WholeWorkers
+from rainbow.scheduling.patience import Overdue, overdue
 from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.text import rfc3339, some
 
@@ -40,6 +41,7 @@ class LoadBasedStep:
         self.view = view
         self.census = census
         self.classes = classes
+        census.let_ask(classes.most_asked)
         whole = classes.unit == WORKER
         self.placing = WholeWorkers(view, census) if whole else SharedWorkers(view, census, classes.unit)
         factor = view.factor if view.standings else None
@@ -52,7 +54,7 @@ class LoadBasedStep:
         self.reserved: list[Reserved] = []
         self.passed: dict[tuple[str, int | str], Wait] = {}  # what cannot start in this round, by class
         self.promised = dict.fromkeys(self.held, 0)  # what is granted to gangs that cannot start yet
-        self.patience = Patience.of(classes.patience, view.now, view.memory, census)
+        self.patience = Patience.of(classes.gang_patience, view.now, view.memory, census)
         earned = view.memory.get("credit", {})
         units_ = self.placing.total
         self.counting: Counting = Classic(units_) if classic else Exact(units_, earned)
@@ -95,6 +97,8 @@ class LoadBasedStep:
 
     def reserve_for_the_first(self) -> None:
         """Start the gang that has waited longest in vain, or reserve what it can have of what is idle."""
+        if self.counting.repeats:
+            self.patience.join(self._overdue(), self.classes.every)
         for job in self.patience.first(self.census) if self.counting.repeats else ():
             gang, name = job.gangs[0], self.classes.of(job.requestor)
             cost = self.placing.cost(gang)
@@ -106,6 +110,14 @@ class LoadBasedStep:
             elif cost:
                 self._reserve_first(job, gang, name)
                 return
+
+    def _overdue(self) -> Iterable[Overdue]:
+        """Return the job of each class that has waited in vain longer than the patience and can be hosted."""
+
+        def class_of(job: JobView) -> str | None:
+            return self.classes.of(job.requestor) if self.placing.cost(job.gangs[0]) else None
+
+        return overdue(self.view, self.classes.patience, self.patience.served, class_of)
 
     def _reserve_first(self, job: JobView, gang: GangView, name: str) -> None:
         lacking = self.placing.lacks_outside(gang)

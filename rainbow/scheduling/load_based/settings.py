@@ -11,7 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from rainbow.errors import PolicyError
+from rainbow.jobspec.request import HIGHEST, LOWEST
 from rainbow.regex import Regex, compile_regex
+from rainbow.scheduling.patience import DAY, EVERY
 from rainbow.scheduling.settings_schema import (
     UNSET,
     Check,
@@ -44,6 +46,9 @@ SCHEMA: dict[str, tuple[Any, Check]] = {
         10,
         AMOUNT,
     ),  # minutes until workers are reserved for a gang beyond its class's target
+    "patience": (DAY, number()),  # seconds a job waits in vain before it comes first for its age; 0: for ever
+    "patience_every": (EVERY, number()),  # seconds from one such job of a class to the next
+    "most_asked_priority": (0.0, number(LOWEST, HIGHEST)),  # of what jobspecs ask; 0: they may only lower themselves
     "rebalance_threshold": (0, AMOUNT),  # percent points of spread; 0: never rebalance
     "rebalance_minimum_duration": (4, AMOUNT),  # minutes the spread must stay above the threshold
 }
@@ -60,7 +65,10 @@ class Classes:
     rounding: str
     rebalance: Rebalance
     unit: str = WORKER
-    patience: float = 600.0  # seconds a gang waits before it may go beyond its class's target
+    gang_patience: float = 600.0  # seconds a gang waits before it may go beyond its class's target
+    patience: float = 0.0  # seconds a job waits in vain before it comes first for its age; 0: for ever
+    every: float = EVERY  # seconds from one such job of a class to the next
+    most_asked: float = 0.0  # of the priority that jobspecs ask for
     _known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)  # each is looked up once
 
     def of(self, requestor: str) -> str:
@@ -133,11 +141,23 @@ def read_classes(settings: Mapping[str, Any]) -> Classes:
     rebalance = Rebalance(settings["rebalance_threshold"], settings["rebalance_minimum_duration"])
     if settings["rounding"] == CLASSIC:
         percents: Mapping[str, float] = normalise(settings["classes"])
-        return Classes(percents, percents, requestors, list(percents)[-1], CLASSIC, rebalance)
+        last, most = list(percents)[-1], settings["most_asked_priority"]
+        return Classes(percents, percents, requestors, last, CLASSIC, rebalance, most_asked=most)
     weights = dict(sorted(settings["classes"].items()))
     percents = {name: 100 * weight / sum(weights.values()) for name, weight in weights.items()}
-    unit, patience = settings["unit"], 60.0 * settings["gang_patience"]
-    return Classes(weights, percents, requestors, settings["default_class"], EXACT, rebalance, unit, patience)
+    return Classes(
+        weights,
+        percents,
+        requestors,
+        settings["default_class"],
+        EXACT,
+        rebalance,
+        settings["unit"],
+        gang_patience=60.0 * settings["gang_patience"],
+        patience=settings["patience"],
+        every=settings["patience_every"],
+        most_asked=settings["most_asked_priority"],
+    )
 
 
 def classes_of(settings: Mapping[str, Any]) -> Classes:

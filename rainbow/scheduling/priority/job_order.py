@@ -31,16 +31,16 @@ from math import inf, isfinite
 from typing import Any
 
 from rainbow.jobspec.request import HIGHEST, LOWEST
-from rainbow.scheduling.interface import View
+from rainbow.scheduling.interface import View, cluster_index_of
+from rainbow.scheduling.patience import overdue, waits_since
 from rainbow.scheduling.priority.config.orders import read_order
+from rainbow.scheduling.priority.config.settings import GRID_ENGINE
 from rainbow.scheduling.priority.model import Item
 from rainbow.scheduling.priority.share_tree import charge, entitlements, leaf_of, turns
 from rainbow.scheduling.snapshot import BEHIND_ALL, JobView
 from rainbow.selection.choice import is_number
 from rainbow.selection.expression.compiler import Fault, evaluate_with
 from rainbow.selection.expression.scalar import Unknown, admit
-
-PACE = 3600.0  # seconds from one job that is put first for its age to the next
 
 
 def normalised(value: float, low: float, high: float) -> float:
@@ -158,32 +158,29 @@ def ordered(waiting: Sequence[Item]) -> list[Item]:
     return sorted(waiting, key=turn)
 
 
-def first_of_all(
-    ordered: Sequence[Item], now: float, patience: float, before: Mapping[str, Any]
-) -> tuple[list[Item], dict[str, Any]]:
-    """Put the job first that has waited longest, and longer than the patience: another one only after PACE seconds.
+def first_for_age(
+    view: View, settings: Mapping[str, Any], jobs: Mapping[str, Sequence[Item]], before: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return the job that is put first for its age (rainbow/scheduling/patience.py), and what is to be remembered.
 
-    Return the order, and what is to be remembered: {"job", "at"} of the last one put first. Every job has its turn
-    so, and priorities decide about nearly all starts.
+    The job put first before stays first while it is overdue; another one comes only `patience_every` seconds later.
+    So every job has its turn, and priorities decide about nearly all starts. "": none is put first. An order has
+    `starve` in place of this.
     """
-    late = [item for item in ordered if patience and now - item.job.submitted >= patience and not item.asks.fault]
-    oldest = min(late, key=lambda item: (item.job.submitted, item.place)).job.id if late else ""
-    known = any(item.job.id == before.get("job") for item in late)
-    job, memory = first_for_age(oldest, now, before, known=known)
-    return sorted(ordered, key=lambda item: item.job.id != job) if job else list(ordered), memory
-
-
-def first_for_age(oldest: str, now: float, before: Mapping[str, Any], *, known: bool) -> tuple[str, dict[str, Any]]:
-    """Return the job that is put first for its age, and what is to be remembered; "": none is.
-
-    `oldest` is the oldest that is late, `known`: the one put first before is late still.
-    """
-    if not known and now - before.get("at", now - PACE) < PACE:
-        return "", dict(before)
-    if not oldest:
+    seconds, now, last = settings["patience"], view.now, before.get("job", "")
+    if settings["order"] or settings["compat"] == GRID_ENGINE or not seconds:
         return "", {}
-    job, at = (before["job"], before["at"]) if known else (oldest, now)
-    return job, {"job": job, "at": at}
+    if last in jobs and now - waits_since(cluster_index_of(view), jobs[last][0].job) >= seconds:
+        return last, dict(before)
+    following = before["at"] + settings["patience_every"] if before else -inf
+    if now < following:
+        return "", dict(before)
+
+    def group_of(job: JobView) -> str | None:
+        return "" if job.id in jobs and not jobs[job.id][0].asks.fault else None
+
+    late = overdue(view, seconds, {"": following}, group_of)
+    return (late[0].job, {"job": late[0].job, "at": now}) if late else ("", {})
 
 
 # ── by an expression ──

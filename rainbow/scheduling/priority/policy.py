@@ -18,13 +18,14 @@ from math import inf, isinf
 from typing import Any
 
 from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, Traits, View, Wait
+from rainbow.scheduling.patience import for_ever
 from rainbow.scheduling.priority.advance_reservations import keep
 from rainbow.scheduling.priority.config.calendar import clock
 from rainbow.scheduling.priority.config.settings import GRID_ENGINE, check_settings, in_base_units
 from rainbow.scheduling.priority.config.time_zones import moment_of, zone_of
 from rainbow.scheduling.priority.dispatch import BEHIND, FAULTY, LIMITED, STARTED, Dispatch, Outcome
 from rainbow.scheduling.priority.items import environments, items
-from rainbow.scheduling.priority.job_order import first_of_all, late_first, ordered, prioritise, rank, tickets
+from rainbow.scheduling.priority.job_order import first_for_age, late_first, ordered, prioritise, rank, tickets
 from rainbow.scheduling.priority.model import Item, SlotAssignment, owners, read_asks
 from rainbow.scheduling.priority.placement.assign import Assigner
 from rainbow.scheduling.priority.placement.lines import CLUSTER, ResourceLines
@@ -118,7 +119,8 @@ def _dispatched(
     lines = ResourceLines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
     kept = Entered.of(lines, settings, row.items, entered) if entered else None
-    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept).run(row), memory)
+    overdue = bool(row.items) and row.items[0].job.id == memory.get("first", {}).get("job")
+    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept, overdue).run(row), memory)
 
 
 def _in_danger(run: Run, row: Row) -> list[Promise]:
@@ -132,20 +134,17 @@ def _in_danger(run: Run, row: Row) -> list[Promise]:
 
 
 def _in_order(view: View, settings: Mapping[str, Any]) -> tuple[Row, dict[str, Any], dict[str, Any]]:
-    """Return what waits as it is tried, what is to be remembered, and what more if some of it still waits then.
-
-    An order has `starve` for the job that would be put first for its age.
-    """
-    patience = 0.0 if settings["order"] or settings["compat"] == GRID_ENGINE else settings["patience"]
+    """Return what waits as it is tried, what is to be remembered, and what more if some of it still waits then."""
     before = view.memory.get("first", {})
     if (queue := kept_queue(view, settings)) is not None:
-        row, first = queue.led(view.now, patience, before)
-        return row, {"first": first} if first else {}, {}
+        job, first = first_for_age(view, settings, queue.of_job, before)
+        return queue.led_by(job), {"first": first} if first else {}, {}
     waiting = items(view, settings)
     memory = _prioritise(view, waiting, settings)
     since, found = rank(view, waiting, settings), ordered(waiting)
     keep_queue(view, settings, found)
-    found, first = first_of_all(found, view.now, patience, before)
+    job, first = first_for_age(view, settings, {item.job.id: [item] for item in found}, before)
+    found = sorted(found, key=lambda item: item.job.id != job) if job else found
     row = Row(late_first(found, view.now, settings["starve"]))
     return row, memory | ({"first": first} if first else {}), since
 
@@ -170,6 +169,15 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
     active = list({own["job"]: own for own in held.values()}.values())
     prioritise(waiting, view.now, settings, tickets(waiting, active, used, given, length), view.factor)
     return memory
+
+
+def _for_ever(settings: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Say that jobs may wait indefinitely where they may: an order has `starve` in place of the patience."""
+    if settings["compat"] == GRID_ENGINE:
+        return ()
+    if settings["order"]:
+        return for_ever(settings["starve"].get("after"), "starve")
+    return for_ever(settings["patience"])
 
 
 class Priority:
@@ -235,8 +243,8 @@ class Priority:
     def warnings(
         self, settings: Mapping[str, Any], requestors: Collection[str], workers: Collection[str]
     ) -> Sequence[Mapping[str, Any]]:
-        """Name the patterns of queues that no worker of the cluster matches."""
-        return [
+        """Name the patterns of queues that no worker of the cluster matches; say if jobs may wait indefinitely."""
+        return [*_for_ever(check_settings(settings))] + [
             no_worker(f"queue {name}", pattern, at(at(at("/queues", name), "workers"), k), workers)
             for name, queue in check_settings(settings)["queues"].items()
             for k, pattern in enumerate(queue["workers"])

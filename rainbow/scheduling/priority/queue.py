@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.interface import View
 from rainbow.scheduling.priority.items import Noted, items_of, noted
-from rainbow.scheduling.priority.job_order import first_for_age, prioritise, turn
+from rainbow.scheduling.priority.job_order import prioritise, turn
 from rainbow.scheduling.priority.model import Item
 from rainbow.scheduling.snapshot import JobView
 
@@ -135,16 +135,9 @@ class Queue:
             self._places += len(own)
             self._last = own[0].job.submitted
 
-    def led(self, now: float, patience: float, before: Mapping[str, Any]) -> tuple[Row, dict[str, Any]]:
-        """Return the row with the job first that has waited longer than the patience, see `first_of_all`."""
-
-        def late(job: str) -> bool:
-            own = self.of_job.get(job)
-            return bool(own and patience and now - own[0].job.submitted >= patience)
-
-        oldest = next(iter(self.of_job), "")
-        first, memory = first_for_age(oldest if late(oldest) else "", now, before, known=late(before.get("job", "")))
-        return (self.row.led_by(self.of_job[first]) if first else self.row), memory
+    def led_by(self, job: str) -> Row:
+        """Return the row with the items of one job before all others; "": as it is."""
+        return self.row.led_by(self.of_job[job]) if job else self.row
 
 
 def kept_queue(view: View, settings: Mapping[str, Any]) -> Queue | None:

@@ -7,12 +7,14 @@ no-cluster-now    some match, and the rules of selection leave none now; this jo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, NoClusterNow, RainbowError, Refused, TooMany, Undecided
 from rainbow.matching import largest_worker, names_of
+from rainbow.scheduling import installed
 from rainbow.scheduling.gangs import processes_at_least
+from rainbow.scheduling.snapshot import asked_priority
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement import site_checks
 from rainbow.service.placement.candidates import verdicts_on
@@ -155,6 +157,17 @@ def check_processes(service: Service, request: Request, cluster: Cluster) -> Non
             told = f"task {spec.name} starts {processes:,} processes on {some(cores, 'core')}; at most {most} "
             told += "for each core it holds (limits.processes_per_core)"
             raise Refused(told, task=spec.name, processes=processes, cores=cores, most=most * cores)
+
+
+def counts_less(cluster: ClusterRecord, request: Request) -> Iterator[str]:
+    """Say that a jobspec asks for a higher priority than a cluster lets it, if it does."""
+    system = request.attributes.get("system")
+    asked = system.get("priority", 0) if isinstance(system, Mapping) else 0
+    if asked_priority({"priority": asked}) <= 0 or (policy := installed(cluster.policy)) is None:
+        return
+    most = policy.check(cluster.settings).get("most_asked_priority")
+    if most is not None and most < asked:
+        yield f"priority {asked} counts as {most:g}: cluster {cluster.name} allows {most:g} at most"
 
 
 def _largest(cluster: Cluster) -> int:

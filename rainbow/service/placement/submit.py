@@ -190,7 +190,8 @@ class SubmitTransaction:
         record = self._record(connection, decided.job, cluster, waiting)
         if self.beside and (record.account or record.qos):  # since the last submit here there are such
             raise Alone
-        decision = {**decided.told, "again": self._again(record.requestor)}
+        told = [*decided.told["warnings"], *refusal.counts_less(cluster, self.wanted.request)]
+        decision = {**decided.told, "warnings": told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
         if decided.facts.forecast is not None:
             decided.facts.forecast.book(cluster.id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rainbow.errors import PolicyError
 from rainbow.jobspec.request import HIGHEST, LOWEST
+from rainbow.scheduling.patience import DAY, EVERY
 from rainbow.scheduling.priority import model
 from rainbow.scheduling.priority.config.calendar import CalendarFault, read_calendar
 from rainbow.scheduling.priority.config.load_formulas import FormulaFault, read_formula
@@ -178,7 +179,8 @@ FIELDS: dict[str, tuple[Any, Check]] = {
     "compat": ("", one_of("", GRID_ENGINE)),
     "search": ("gaps", one_of("gaps", "backwards")),
     "schedule_interval": (15.0, number()),
-    "patience": (86_400.0, number()),  # seconds after which a job may be put first for its age; 0: never
+    "patience": (DAY, number()),  # seconds after which a job may be put first for its age; 0: never
+    "patience_every": (EVERY, number()),  # seconds from one such job to the next
     "default_duration": (0.0, number()),  # of a job that names none; 0: it may run for ever
     "duration_offset": (0.0, number()),
     "slot_search": ("auto", one_of("auto", *model.WAYS)),

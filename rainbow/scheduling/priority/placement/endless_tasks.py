@@ -1,6 +1,7 @@
 """Reservations behind tasks without a known end: space to keep where no time is known.
 
-Such a task is taken to end some day, after everything with a known end, one after the other in order of start. The
+Such a task is taken to end some day, after everything with a known end, one after the other in order of start; for an
+item that comes first for its age, the youngest first: what has run long may never end, and has kept it waiting. The
 item is promised the earliest time that gives: then all the space it could use that holds no endless task is kept for
 it, and what else it needs comes from the fewest endless tasks. What may run forever starts on none of the space
 kept, so whenever one of those tasks ends there is more of it, until the item fits: it waits no longer than they run.
@@ -36,14 +37,14 @@ class Endless:
 class SomeDay:
     """The resource diagram of a run once more, on which what has no known end ends some day."""
 
-    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any]) -> None:
+    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any], *, youngest_first: bool = False) -> None:
         self.lines = lines
         self.settings = settings
         self.endless: list[Endless] = []
         self.next = max([lines.view.now + LATER, *(end for end in lines.ends if end < inf)]) + 1
         self.then: ResourceLines | None = None
         endless = [run for run, end in zip(lines.view.runs, lines.ends, strict=True) if end == inf]
-        for run in sorted(endless, key=lambda run: (run.started, run.task)):
+        for run in sorted(endless, key=lambda run: (run.started, run.task), reverse=youngest_first):
             self._note(run.task, lines.booking(run))
 
     def _note(self, task: str, booking: Placement) -> Endless:
