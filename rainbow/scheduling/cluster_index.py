@@ -100,6 +100,7 @@ class ClusterIndex:
         self.mixed: set[str] = set()  # workers that serve several requestors
         self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
         self.most_asked = 0.0  # of the priority that a jobspec asks for: it may only lower itself
+        self.limits: dict[str, Ranked[tuple[float, str]]] = {}  # the time limits of each requestor's waiting jobs
         self.gangs: Counter[str] = Counter()  # that wait, by requestor
         self.waiting: Counter[str] = Counter()  # tasks that wait, by requestor
         self.oldest = inf  # no job was submitted before this time, or has waited in vain since before it
@@ -266,17 +267,22 @@ class ClusterIndex:
     @contextmanager
     def showing(self, jobs: Collection[JobView]) -> Iterator[None]:
         """Show some waiting jobs as they are given here while a plan is made; one without gangs is hidden."""
-        before = [self.jobs[job.id] for job in jobs]
+        before, known = [self.jobs[job.id] for job in jobs], self.gang_of
+        own = {task: gang for job in jobs for gang in job.gangs for task in gang.tasks}
         for job in jobs:
             self.put_job(job)
+        self.gang_of = lambda task: own.get(task) or known(task)
         try:
             yield
         finally:
+            self.gang_of = known
             for job in before:
                 self.put_job(job)
 
     def _count_job(self, job: JobView, sign: int) -> None:
         _put(self.queues, job.requestor, self.turn(job), sign)
+        if (limit := job.gangs[0].expected) > 0:
+            _put(self.limits, job.requestor, (limit, job.id), sign)
         _add(self.gangs, job.requestor, sign * len(job.gangs))
         _add(self.waiting, job.requestor, sign * job.tasks)
 

@@ -250,6 +250,16 @@ class Rest(Protocol):
         return self.reason
 
 
+@dataclass(frozen=True, slots=True)
+class KeptBlock:
+    """What is free now and kept for one job: amounts by type on some workers, until it is needed (inf: unknown)."""
+
+    job: str
+    amounts: Mapping[str, int]
+    workers: int
+    until: float
+
+
 Order = Start | Stop | Suspend | Resume | Reserve
 
 
@@ -258,6 +268,7 @@ class Plan:
     """Orders in sequence, a Wait for every job left waiting, figures for people, the policy's next memory.
 
     `rest`: says it of every job `waits` does not name, so that a plan need not say it of thousands each time.
+    `kept`: what is free and kept for jobs that wait, which may be used until then.
     `promises`: all that hold from now on; `broken`: those of the view that do not, of gangs that still wait.
     """
 
@@ -268,6 +279,7 @@ class Plan:
     rest: Rest | None = field(default=None, compare=False)
     promises: tuple[Promise, ...] = ()
     broken: tuple[Broken, ...] = ()
+    kept: tuple[KeptBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

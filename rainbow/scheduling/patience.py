@@ -1,4 +1,4 @@
-"""Who has waited in vain for longer than the patience: one rule for all policies.
+"""Which jobs have waited in vain for longer than the patience: one rule for all policies.
 
     waits since   the job's submission, or the last start of one of its own tasks, whichever is later
     overdue       it has waited for longer than the patience; of each group (class, queue) the one that waited longest
@@ -36,7 +36,7 @@ def overdue(
 ) -> list[Overdue]:
     """Return the overdue job of each group that may come first now, the one that has waited longest at first.
 
-    `seconds`: the patience, 0: nobody is overdue. `served`: from when on the next of a group may come first.
+    `seconds`: the patience, 0: no job is overdue. `served`: from when on the next of a group may come first.
     `group_of`: None leaves a job out. Nothing is looked at before the oldest job can be overdue.
     """
     census = cluster_index_of(view)
@@ -63,8 +63,8 @@ def waits_since(census: ClusterIndex, job: JobView) -> float:
 def for_ever(seconds: float | None, setting: str = "patience") -> Sequence[Mapping[str, Any]]:
     """Return the warning about settings under which no age brings a job to its turn.
 
-    >>> for_ever(0)[0]["text"], for_ever(60.0)
-    ('jobs may wait for ever', ())
+    >>> for_ever(0)[0]["setting"], for_ever(60.0)
+    ('patience', ())
     """
     return () if seconds else ({"pointer": f"/{setting}", "setting": setting, "text": f"without {setting} jobs may wait for ever"},)
 

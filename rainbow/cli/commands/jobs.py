@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -274,6 +275,8 @@ def _draw_certificate(console: Console, found: Document) -> None:
 def _draw_why(console: Console, found: Document) -> None:
     waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
     console.print(Text(printer.one_line(found.get("answer") or found["state"])), soft_wrap=True)
+    for line in _now(found.get("now") or {}):
+        console.print(Text(line), soft_wrap=True)
     account = {key: found[key]["text"] for key in ("verified", "account", "preempted") if found.get(key)}
     told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
     console.print(printer.facts(told))
@@ -281,6 +284,21 @@ def _draw_why(console: Console, found: Document) -> None:
     if found["decision"].get("candidates"):  # else there was nothing to select from: the reason is above
         draw_steps(console, found["decision"].get("selection") or {})
     _draw_moves(console, found["decision"].get("moves") or [])
+
+
+def _now(now: Document) -> Iterator[str]:
+    """Yield the lines about the plan that says why a job waits, and what would start it."""
+    if not now:
+        return
+    ahead = f"{some(now['ahead'], 'job')} ahead; " if now.get("ahead") is not None else ""
+    yield f"  {ahead}plan {now['plan']} of {now['at'][11:19]}"
+    if changes := now["changes"]:
+        yield "  starts now with"
+        wide = max(len(one["text"]) for one in changes)
+        for one in changes:
+            yield f"    {printer.clean(one['text']):<{wide}}  {printer.clean(shlex.join(one['command']))}"
+    elif not now["searched"]["complete"]:
+        yield "  the search for what would start it now was cut short; ask again"
 
 
 def _expected(job: Document) -> dict[str, str]:

@@ -5,10 +5,10 @@ line   the jobs of one requestor, which the census keeps in order; a round goes 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from heapq import heapify, heappop, heappush, heapreplace, merge
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count, repeat
 from math import inf
 
@@ -16,6 +16,7 @@ from rainbow.scheduling.cluster_index import ClusterIndex, Turn
 from rainbow.scheduling.interface import Wait
 from rainbow.scheduling.snapshot import BEHIND_ALL, GangView, JobView
 
+LAST = chr(0x10FFFF)  # after all ids of jobs
 AGAIN = -1  # in place of a line: a job that has come to its turn before
 
 
@@ -37,6 +38,7 @@ class Queue:
         named = [requestor for requestor in requestors if requestor in census.queues]
         self._jobs, self._turn = census.jobs, census.turn
         self._lines = [census.queues[requestor].items() for requestor in named]
+        self._limits = [census.limits[requestor] for requestor in named if requestor in census.limits]
         self._at = [0] * len(named)  # how far along each line
         self._factor = factor
         self._heap = [self._entry(line[0], k) for k, line in enumerate(self._lines)]
@@ -164,12 +166,15 @@ class Queue:
             names = (now[-1], *(self._lines[line][k][-1] for k in places))
             yield from (self._jobs[name] for name in names if name not in self.stuck)
 
-    def in_turn(self) -> Iterator[JobView]:
-        """Yield all jobs that have something left to start, in order of their turns."""
-        lines = map(_rest, self._lines, self._at)
-        for now in merge(sorted(self._turns.values()), *lines):
-            job = self._jobs[now[-1]]
-            if self.has_left(job):
+    def in_turn_within(self, seconds: float, most: int) -> Iterator[JobView]:
+        """Yield the jobs in order of their turns whose time limit is no longer; of very many the shortest."""
+        found: list[Turn] = []
+        for limits in self._limits:
+            rows = limits.items()
+            own = [self._jobs[name] for _, name in rows[: bisect_right(rows, (seconds, LAST))][:most]]
+            found += [self._turns.get(job.id) or self._moved.get(job.id) or self._turn(job) for job in own]
+        for now in sorted(found):
+            if self.has_left(job := self._jobs[now[-1]]):
                 yield job
 
     def next_of(self, job: JobView) -> GangView:
@@ -194,8 +199,3 @@ class Queue:
 
     def _next(self, job: JobView) -> int:
         return self._begun.get(job.id, 0)
-
-
-def _rest(line: Sequence[Turn], at: int) -> Iterator[Turn]:
-    """Yield the turns of a line from a place on."""
-    return (line[k] for k in range(at, len(line)))

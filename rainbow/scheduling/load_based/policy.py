@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rainbow.scheduling.interface import Plan, Traits, View, Wait, cluster_index_of
+from rainbow.scheduling.interface import KeptBlock, Plan, Traits, View, Wait, cluster_index_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import LoadBasedStep
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, begun, check_settings, classes_of, overlaps
@@ -58,6 +58,13 @@ def waits(round_: LoadBasedStep) -> Iterator[Wait]:
     """Say of the jobs that came to their turn and could not start why that is."""
     for queue in round_.queues.values():
         yield from queue.stuck.values()
+
+
+def kept(round_: LoadBasedStep) -> Iterator[KeptBlock]:
+    """Yield what is reserved of what is idle."""
+    for one in round_.reserved:
+        if one.units:
+            yield KeptBlock(one.job.id, {round_.placing.unit: one.units}, len(one.parts), one.at)
 
 
 class LoadBased:
@@ -102,4 +109,5 @@ class LoadBased:
         orders = (*round_.placing.orders, *round_.stops())
         if view.quiet:
             return Plan(orders, memory=round_.memory())
-        return Plan(orders, tuple(waits(round_)), figures(round_), round_.memory(), reasons.rest_of(round_))
+        told = tuple(waits(round_)), figures(round_), round_.memory(), reasons.rest_of(round_)
+        return Plan(orders, *told, kept=tuple(kept(round_)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from math import inf
 from typing import Any
 
@@ -30,7 +29,7 @@ from rainbow.scheduling.snapshot import GangView, JobView
 from rainbow.text import rfc3339, some
 
 UNTOLD = Wait("", "", "")  # in a quiet view nobody reads why
-LOOKED_AT = 1_000  # jobs of a class that are looked at for what is reserved
+LOOKED_AT = 1_000  # jobs of a requestor that are looked at for what is reserved, the shortest
 TINY = 1e-9  # in place of a percent of nothing
 
 
@@ -211,8 +210,8 @@ class LoadBasedStep:
         self.placing.end_lending()
 
     def _short(self, queue: Queue, latest: float) -> Iterator[JobView]:
-        """Yield the jobs in turn whose next gang has a limit that may do; of very many the first are looked at."""
-        for job in islice(queue.in_turn(), LOOKED_AT):
+        """Yield the jobs in turn whose next gang has a limit that may do, wherever they stand."""
+        for job in queue.in_turn_within(latest, LOOKED_AT):
             if 0 < queue.next_of(job).expected <= latest:
                 yield job
 

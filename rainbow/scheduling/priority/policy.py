@@ -10,14 +10,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from math import inf, isinf
 from typing import Any
 
-from rainbow.scheduling.interface import Kept, Order, Plan, Reserve, Resume, Start, Suspend, Traits, View, Wait
+from rainbow.scheduling.interface import (
+    Kept,
+    KeptBlock,
+    Order,
+    Plan,
+    Reserve,
+    Resume,
+    Start,
+    Suspend,
+    Traits,
+    View,
+    Wait,
+)
 from rainbow.scheduling.patience import for_ever
 from rainbow.scheduling.priority.advance_reservations import keep
 from rainbow.scheduling.priority.config.calendar import clock
@@ -80,6 +92,25 @@ def remembered(
 def _where(grant: SlotAssignment) -> dict[str, Any]:
     spots = [[spot.worker, spot.queue, count] for spot, count in grant.spots]
     return {"pe": grant.environment.name, "spots": spots}
+
+
+def kept(run: Run) -> Iterator[KeptBlock]:
+    """Yield what is free and kept for the items that are promised a time, or space."""
+    now, timeline = run.lines.view.now, run.lines.timeline
+    for outcome in run.outcomes:
+        grant = outcome.grant
+        if grant is None or outcome.verdict == STARTED:
+            continue
+        until, found, on = (inf if grant.after else grant.start), Counter[str](), set[str]()
+        for spot, _ in grant.spots:
+            if spot.worker not in on:
+                for kind, amount in grant.booking.get(spot.worker, {}).items():
+                    free = timeline.free_at(spot.worker, kind, now) + (amount if grant.after else 0)
+                    if (idle := min(amount, free)) > 0:
+                        found[kind] += idle
+                        on.add(spot.worker)
+        if found:
+            yield KeptBlock(outcome.item.job.id, dict(found), len(on), until)
 
 
 NAME = "priority"  # what this policy remembers stands under its name, beside what others left
@@ -214,7 +245,8 @@ class Priority:
         if view.quiet:
             return Plan(made, memory=memory, promises=promises, broken=broken)
         told = tuple(waits(run.lines, run.outcomes, promises))
-        return Plan(made, told, figures(run.outcomes), memory, promises=promises, broken=broken)
+        known = figures(run.outcomes)
+        return Plan(made, told, known, memory, promises=promises, broken=broken, kept=tuple(kept(run)))
 
     def ranked(self, view: View) -> list[tuple[str, int]]:
         """Return (job, number of its gang) of what waits and can start at all, in the order in which it is tried."""

@@ -96,7 +96,7 @@ def summary(service: Service, who: Caller, top: int = 40) -> dict[str, Any]:
         "jobs": {"running": _sum(rows, "running"), "waiting": _sum(rows, "waiting"), "unplaced": unplaced},
         "oldest": min((row["oldest"] for row in rows if row["oldest"] is not None), default=None),
         "tiles": [_tile(row) for row in sorted(rows, key=lambda row: natural(row["name"]))],
-        "first": _explained(service, first[:top]),
+        "first": _explained(service, who, first[:top]),
         "more": max(0, len(first) - top),
     }
 
@@ -156,12 +156,12 @@ def _unplaced(service: Service, who: Caller) -> int:
         return jobs.count_unplaced(connection)
 
 
-def _explained(service: Service, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _explained(service: Service, who: Caller, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add to each cluster why it is named, and its oldest waiting job with its reason."""
     waiting = [row["id"] for row in rows if row["waiting"]]
     with service.store.read() as connection:
         oldest = jobs.oldest_waiting(connection, waiting)
-    waits = reasons_of(service, list(oldest.values()))
+    waits = reasons_of(service, list(oldest.values()), who)
     found = []
     for row in rows:
         job = oldest.get(row["id"])

@@ -36,7 +36,7 @@ def of_job(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Say when a job is expected to start and end."""
     with service.store.read() as connection:
         record = own_job(connection, who, job_id)
-    wait = reason_of(service, record)
+    wait = reason_of(service, record, who)
     with service.store.read() as connection:
         return whole(service, connection, record, wait)
 

@@ -24,6 +24,7 @@ from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
 from rainbow.service.queries.certificates import verified
+from rainbow.service.queries.now import now_document
 from rainbow.service.scheduler.reasons import ITS_OWN, reason_of, reasons_of
 from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, Task, TaskState
@@ -104,7 +105,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
             if record.account
             else None
         )
-    wait = reason_of(service, record)
+    wait = reason_of(service, record, who)
     with service.store.read() as connection:
         said = answer_of(connection, record, wait, of_account)
         proof = verified(service, connection, record)
@@ -116,6 +117,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "state": record.state,
         "decision": only_for(service, who, record.cluster, decision),
         "wait": wait,
+        "now": now_document(service, record, wait),
         "eta": expectation(service, who, record, wait),
         **({"account": of_account} if of_account else {}),
         **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),
@@ -144,7 +146,7 @@ def show(
     ids = [*array.ids] if array else []
     listed_tasks = [{**_task(task), **_element(record, ids, task)} for task in found]
     page = {"counts": counts, "tasks": listed_tasks, "next": found[-1].index if left else None}
-    job = job_document(record, reason_of(service, record))
+    job = job_document(record, reason_of(service, record, who))
     return {
         **job,
         **page,
@@ -202,7 +204,7 @@ def listing(
         found = pages.listing(connection, chosen)
         sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
         pages_ = {record.id: _page_of(connection, record) for record in found} if with_tasks else {}
-    waits = reasons_of(service, found)
+    waits = reasons_of(service, found, who)
     listed = [
         {**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id)), **pages_.get(record.id, {})}
         for record in found

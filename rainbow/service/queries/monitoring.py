@@ -18,7 +18,7 @@ from rainbow.service.clusters.scheduling_settings import settings_document
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.counters import Row, family
 from rainbow.service.scheduler.loop import step_safely
-from rainbow.service.scheduler.reasons import PlansInForce
+from rainbow.service.scheduler.plan_in_force import PlansInForce
 from rainbow.service.scheduler.step import plan_only
 from rainbow.store import clusters, jobs, statistics
 

@@ -13,171 +13,70 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, TryLater
-from rainbow.scheduling import Plan, Wait, planner, policies, traits_of
-from rainbow.scheduling.invariants import left, started
+from rainbow.scheduling import planner, policies, traits_of
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import PULLS, alive
 from rainbow.service.core.service import ByCluster
 from rainbow.service.live_state.mirror import mirrored
-from rainbow.service.scheduler.view import Frozen, take_snapshot
+from rainbow.service.scheduler.plan_in_force import (
+    BUDGET,
+    EVERY,
+    SOON,
+    Budget,
+    PlanInForce,
+    PlansInForce,
+    Reason,
+    as_seen,
+    reason_document,
+)
+from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, TaskState
 from rainbow.store import clusters, tasks, workers
 from rainbow.store.jobs import LIVE, MARKS, code_of
 from rainbow.text import rfc3339, some
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     import sqlalchemy as sa
 
+    from rainbow.service.core.access import Caller
     from rainbow.service.core.service import RegisteredCluster, Service
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import Planned
     from rainbow.store.jobs import JobRecord
     from rainbow.store.tasks import TasksInState
 
-BUDGET = 0.2  # seconds in which one answer may plan
-EVERY = 1.0  # seconds between two plans of a cluster that are made for readers
 # reasons that lie with the job: they come before what its cluster is
 ITS_OWN = frozenset({"dependency", "begin-time", "suspended", "held", "canceled", "array-limit", "pending"}) | {
     *("stopping", "not-accepted")
 }
-SOON = "next-cycle"
-Reason = dict[str, Any]
-
-
-@dataclass(slots=True)
-class PlanInForce:
-    """The last plan of a cluster: `state` is the mirror's, `epoch` and `version` those of store and notifications."""
-
-    number: int
-    at: float
-    plan: Plan
-    mirror: Mirror
-    state: int
-    epoch: int
-    version: int
-    cost: float = 0.0  # seconds of a processor that it took to plan, without any wait for a disk or another thread
-    made: float = 0.0  # by the service's monotonic clock
-    asked: float = -EVERY  # when a reader's plan was made last
-    waits: dict[str, Wait] = field(default_factory=dict)  # that the plan names
-    begun: Counter[str] | None = None  # tasks that it starts, by job
-    answers: dict[str, Reason | None] = field(default_factory=dict)
-    codes: dict[str, tuple[str, bool]] = field(default_factory=dict)  # what the store had of these jobs
-
-    def is_of(self, mirror: Mirror) -> bool:
-        """Return whether the mirror is still what it was when the plan was made of it."""
-        return self.mirror is mirror and self.state == mirror.state
-
-    def reason(self, job: str) -> Reason | None:
-        """Return the reason of a job of the mirror, which is the caller's alone; None: nothing of it waits."""
-        if job not in self.answers:
-            record, wait = self.mirror.jobs[job].record, self._wait(job)
-            self.codes[job] = code_of(record), record.is_halted
-            since = record.wait["since"] if wait and record.wait and code_of(record) == wait.reason else self.at
-            said = self.dated(_reason(wait.reason, wait.text, wait.facts, since)) if wait else None
-            self.answers[job] = said
-        return self.answers[job]
-
-    def is_about(self, record: JobRecord) -> bool:
-        """Return whether a job is what it was when the plan was made, or a step has stored what the plan says."""
-        code, halted = self.codes.get(record.id, ("", False))
-        answer = self.answers.get(record.id) or {}
-        return code_of(record) in (code, answer.get("reason", "")) and record.is_halted == halted
-
-    def dated(self, reason: Reason) -> Reason:
-        """Return a reason with the time and the number of this plan."""
-        return {**reason, "at": rfc3339(self.at), "plan": self.number}
-
-    def _wait(self, job: str) -> Wait | None:
-        census = self.mirror.census
-        if job in self.waits:
-            return self.waits[job]
-        if job not in census.jobs:
-            return self.mirror.wait_of(self.mirror.jobs[job])
-        if self.begun is None:
-            self.begun = started(census, self.plan)
-        if left(census, job, self.begun) <= 0:
-            return Wait(job, SOON, f"the next scheduling cycle of {self.mirror.entry.cluster.name} starts it")
-        return self.plan.rest.of(job) if self.plan.rest else None
-
-
-@dataclass(slots=True)
-class Budget:
-    """What one answer may spend on plans that are not made yet.
-
-    Plans are paid in seconds of a processor, so that a busy machine does not make an answer an old one. The clock on
-    the wall ends what is waited for, and further plans after the first one.
-    """
-
-    until: float  # by the monotonic clock
-    left: float = BUDGET  # seconds of a processor
-    plans: int = 0
-
-    @property
-    def wait(self) -> float:
-        """Return how many seconds may be waited from now on."""
-        return max(0.0, self.until - monotonic())
-
-    def allows(self, cost: float) -> bool:
-        """Return whether a plan may be made of this likely cost."""
-        return 0 < self.left >= cost and (self.plans == 0 or monotonic() < self.until)
-
-    def pay(self, cost: float) -> None:
-        """Take off what a plan has cost."""
-        self.left -= cost
-        self.plans += 1
-
-
-class PlansInForce(ByCluster[PlanInForce]):
-    """The plan in force of each cluster of which this process has one."""
-
-    def put(self, service: Service, seen: Frozen, plan: Plan, version: int, cost: float) -> PlanInForce:
-        """Let a plan be the one in force, which readers ask from now on. `cost`: seconds of a processor it took."""
-        mirror, before = seen.mirror, self.get(seen.mirror.entry.id)
-        made = PlanInForce(
-            number=before.number + 1 if before else 1,
-            at=seen.view.now,
-            plan=plan,
-            mirror=mirror,
-            state=mirror.state,
-            epoch=mirror.epoch,
-            version=version,
-            cost=cost,
-            made=service.monotonic(),
-            asked=before.asked if before else -EVERY,
-            waits={wait.job: wait for wait in reversed(plan.waits)},
-        )
-        self[mirror.entry.id] = made
-        return made
-
-
-def reason_of(service: Service, record: JobRecord) -> Reason | None:
     """Return why a job waits: {"reason", "text", "facts", "since", "at", "plan"}; None if nothing of it waits.
 
     `at` is the time of the plan that says so (RFC 3339) and `plan` its number; both None where no plan does.
     """
-    return reasons_of(service, [record]).get(record.id)
+    return reasons_of(service, [record], who).get(record.id)
 
 
-def reasons_of(service: Service, records: Sequence[JobRecord]) -> dict[str, Reason]:
-    """Return {job: why it waits} of those of some jobs that do; all jobs of a cluster by one plan."""
+def reasons_of(service: Service, records: Sequence[JobRecord], who: Caller | None = None) -> dict[str, Reason]:
+    """Return {job: why it waits} of those of some jobs that do; all jobs of a cluster by one plan.
+
+    `who` reads it: jobs that do not exist for this caller are not named.
+    """
     found: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
     live = [one for one in records if one.state in LIVE and one.id not in found]
     planned, asked = _without_plan(service, live, found)
     budget = Budget(monotonic() + BUDGET)
     for cluster_id, own in asked.items():
         found |= _by_plan(service, cluster_id, planned[cluster_id], own, budget)
-    return {job: reason for job, reason in found.items() if reason is not None}
-
-
-def _reason(code: str, text: str, facts: Mapping[str, Any], since: float | None) -> Reason:
-    return {"reason": code, "text": text, "facts": dict(facts), "since": since, "at": None, "plan": None}
+    said = {job: reason for job, reason in found.items() if reason is not None}
+    if who is None:
+        return said
+    at = {record.id: record.cluster_id for record in records}
+    return {job: as_seen(reason, who, at[job]) for job, reason in said.items()}
 
 
 def _is_marked(record: JobRecord) -> bool:
@@ -187,7 +86,7 @@ def _is_marked(record: JobRecord) -> bool:
 
 def _mark(record: JobRecord) -> Reason:
     wait = record.wait or {}
-    return _reason(wait["reason"], wait.get("text", ""), wait.get("facts", {}), wait.get("since"))
+    return reason_document(wait["reason"], wait.get("text", ""), wait.get("facts", {}), wait.get("since"))
 
 
 def _without_plan(
@@ -217,13 +116,13 @@ def _without_plan(
         nobody = _nobody(sites[record.cluster_id], record.submitted_at) if record.cluster_id in lonely else None
         if fault := service.faults.get(record.cluster_id):
             text = f"the scheduler's last step of {cluster.name} failed, its owner must act: {fault}"
-            found[record.id] = _reason("step-failed", text, {"fault": fault}, since)
+            found[record.id] = reason_document("step-failed", text, {"fault": fault}, since)
         elif cluster.drained_at is not None and code not in ITS_OWN:
             until = f"until `rainbow cluster reinstate {cluster.name}`"
             text = f"cluster {cluster.name} is drained and starts nothing {until}"
-            found[record.id] = _reason("drained", text, {"drained_at": cluster.drained_at}, since)
+            found[record.id] = reason_document("drained", text, {"drained_at": cluster.drained_at}, since)
         elif nobody and code not in ITS_OWN | {"agent-silent"}:
-            found[record.id] = _reason(nobody["reason"], nobody["text"], nobody["facts"], since)
+            found[record.id] = reason_document(nobody["reason"], nobody["text"], nobody["facts"], since)
         elif record.wait is not None or code == SOON:
             asked.setdefault(record.cluster_id, []).append(record)
     return planned, asked
@@ -271,7 +170,8 @@ def _undecided(record: JobRecord, cluster: str, fault: str) -> Reason:
     """Return the stored code, with what is known where no plan says more."""
     text = f"the policy of cluster {cluster} failed, its owner must act: {fault}" if fault else ""
     since = (record.wait or {}).get("since", record.submitted_at)
-    return _reason(code_of(record) or SOON, text or f"the next scheduling cycle of {cluster} decides", {}, since)
+    text = text or f"the next scheduling cycle of {cluster} decides"
+    return reason_document(code_of(record) or SOON, text, {}, since)
 
 
 def _text_of(service: Service, cluster: str, raised: Exception) -> str:
@@ -336,13 +236,13 @@ def _asked(
         known = _current(service, mirror, cluster, budget)
         if known is None or not known.is_of(mirror):
             return known.answers if known else {}
-        return {job: _said(service, known, job) for job in wanted if job in mirror.jobs}
+        return {job: _said(service, known, job, budget) for job in wanted if job in mirror.jobs}
 
 
-def _said(service: Service, known: PlanInForce, job: str) -> Reason | None:
+def _said(service: Service, known: PlanInForce, job: str, budget: Budget) -> Reason | None:
     """Return the reason of one job; what its policy raises is said in its place."""
     try:
-        return known.reason(job)
+        return known.reason(job, budget)
     except Exception as raised:
         name, record = known.mirror.entry.cluster.name, known.mirror.jobs[job].record
         return known.dated(_undecided(record, name, _text_of(service, name, raised)))
@@ -427,7 +327,7 @@ def _on_its_way(
 
 
 def _wait(reason: str, text: str, since: float | None, /, **facts: Any) -> Reason:
-    return _reason(reason, text, facts, since)
+    return reason_document(reason, text, facts, since)
 
 
 def _silent(_: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason | None:

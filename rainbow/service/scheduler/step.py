@@ -49,7 +49,7 @@ from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
 from rainbow.service.scheduler import refusal_report
-from rainbow.service.scheduler.reasons import PlansInForce
+from rainbow.service.scheduler.plan_in_force import PlansInForce
 from rainbow.service.scheduler.view import Frozen, frozen, supposed, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
 from rainbow.store import clusters, jobs, reservations, tasks, workers

@@ -295,7 +295,7 @@ def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> 
 def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Request, now: float) -> JobView:
     """Return a hypothetical job as a policy sees it."""
     system, elastic = request.attributes.get("system"), request.elastic
-    views = tuple(_gang(placing, name, gang) for gang in placing.settled(read_request(request)).gangs)
+    views = tuple(gang_view(placing, name, gang) for gang in placing.settled(read_request(request)).gangs)
     tasks = sum(len(gang.tasks) for gang in views)
     return JobView(
         name,
@@ -312,7 +312,8 @@ def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Re
     )
 
 
-def _gang(placing: MatcherCache, job: str, gang: Gang) -> GangView:
+def gang_view(placing: MatcherCache, job: str, gang: Gang) -> GangView:
+    """Return a gang as a policy sees it; the matcher is asked about it by its demand."""
     ids = [task_id(job, task.index) for task in gang.tasks]
     slots, request = placing.slots(gang.request), gang.request
     demand = placing.demand(job, gang, ids)

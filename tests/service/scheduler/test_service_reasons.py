@@ -12,7 +12,8 @@ from rainbow.errors import PlanError
 from rainbow.scheduling import Plan, Wait, policies
 from rainbow.service import Service
 from rainbow.service.scheduler import step as scheduler_step
-from rainbow.service.scheduler.reasons import BUDGET, PlansInForce, reasons_of
+from rainbow.service.scheduler.plan_in_force import BUDGET, PlansInForce
+from rainbow.service.scheduler.reasons import reasons_of
 from rainbow.service.scheduler.step import step
 from rainbow.store import jobs as stored_jobs
 from rainbow.store.schema import jobs
@@ -196,14 +197,16 @@ def test_free_cores_that_are_kept_are_named_as_that(api, service, clock):
     listed, shown, why = waits(api, cluster, one)
     assert listed == shown == why
     assert listed["reason"] == "kept"
-    assert listed["text"].startswith(f"8 cores are free but kept for job {wide} until 19")
+    assert listed["text"].startswith("8 cores are free but kept for true (user) until ")
+    assert listed["text"].endswith("UTC; a limit of 15 min or less starts it now")
     assert listed["facts"]["free"] == 8
+    assert [row["job"] for row in listed["facts"]["kept"]] == [wide]
     assert "8 cores free" in waits(api, cluster, wide)[0]["text"]
     clock.now += 2
     api("DELETE", f"/v1/jobs/{four[0]}", cluster["token"])
     listed, shown, why = waits(api, cluster, one)
     assert listed == shown == why
-    assert listed["text"].startswith(f"12 cores are free but kept for job {wide}")
+    assert listed["text"].startswith("12 cores are free but kept for true (user) until ")
 
 
 # ── a policy of a third party ──

@@ -78,15 +78,18 @@ def test_task_goes_through_its_states_to_completed(api, service, cluster, agent)
     )
 
 
-def test_job_of_higher_priority_goes_first(api, service, cluster, agent):
+@pytest.mark.parametrize(("most", "first"), [(1024, [7, 1024]), (0, [0, 7])])
+def test_job_of_higher_priority_goes_first_as_far_as_its_site_lets_it(api, service, cluster, agent, most, first):
     agent.say("heartbeat")
+    settings = {"settings": {"most_asked_priority": most}}
+    assert api("PUT", "/v1/clusters/one/scheduler", cluster["secret"], json=settings).status_code == 200
     asked = (0, -5, 7, 1024, 3)  # for two workers
     sent = {submit(api, cluster, attributes={"system": {"priority": priority}}): priority for priority in asked}
     step(service, "one")
     started = [
         priority for job, priority in sent.items() if show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"
     ]
-    assert started == [7, 1024]
+    assert started == first
 
 
 @pytest.mark.parametrize("priority", [9_999, -1024, "no number", True, 1.5])

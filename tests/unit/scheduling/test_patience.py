@@ -60,7 +60,7 @@ def test_without_patience_such_a_job_waits_for_ever():
     assert flood.until({task(victim)}, 12 * HOUR, others, 8) == inf
 
 
-MIXES = 500 if LONG else 40
+MIXES = 500 if LONG else 12
 
 
 @pytest.mark.parametrize("policy", POLICIES)
