@@ -25,6 +25,7 @@ from benchmarks.simulating import simulating
 from benchmarks.starting import starting
 from benchmarks.submits import submitting
 from benchmarks.waiting import waiting
+from benchmarks.whynow import whynow
 from benchmarks.worst import worst
 from rainbow.__main__ import SELDOM
 
@@ -37,6 +38,7 @@ PARTS = {
     "shares": sharing,
     "host": hosting,
     "waiting": waiting,
+    "whynow": whynow,
     "presence": present,
     "refresh": refreshed,
     "wake": woken,

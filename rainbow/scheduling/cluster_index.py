@@ -106,6 +106,7 @@ class ClusterIndex:
         self.oldest = inf  # no job was submitted before this time, or has waited in vain since before it
         self.changed: dict[str, None] | None = None  # jobs put or dropped since a policy has looked; None: none looks
         self.notes: dict[Any, Any] = {}  # what a policy has worked out of this cluster and may use again
+        self._limit: dict[str, float] = {}  # by job, as it was when the job was put
         self._places: dict[str, int] = {}
         self._holders: dict[str, Counter[str]] = {}  # worker → tasks by requestor
         self._on: dict[str, set[str]] = {}  # worker → tasks
@@ -236,6 +237,9 @@ class ClusterIndex:
             self.jobs[job.id] = job
             self.oldest = min(self.oldest, job.submitted)
             self._count_job(job, 1)
+            if (limit := job.gangs[0].expected) > 0:
+                self._limit[job.id] = limit
+                _put(self.limits, job.requestor, (limit, job.id), 1)
 
     def let_ask(self, most: float) -> None:
         """Let jobspecs ask for this priority at most: the jobs that asked for more come to their turn again."""
@@ -263,6 +267,8 @@ class ClusterIndex:
         job = self.jobs.pop(job_id, None)
         if job is not None:
             self._count_job(job, -1)
+            if (limit := self._limit.pop(job_id, 0.0)) > 0:
+                _put(self.limits, job.requestor, (limit, job_id), -1)
 
     @contextmanager
     def showing(self, jobs: Collection[JobView]) -> Iterator[None]:
@@ -281,8 +287,6 @@ class ClusterIndex:
 
     def _count_job(self, job: JobView, sign: int) -> None:
         _put(self.queues, job.requestor, self.turn(job), sign)
-        if (limit := job.gangs[0].expected) > 0:
-            _put(self.limits, job.requestor, (limit, job.id), sign)
         _add(self.gangs, job.requestor, sign * len(job.gangs))
         _add(self.waiting, job.requestor, sign * job.tasks)
 

@@ -197,7 +197,7 @@ def test_free_cores_that_are_kept_are_named_as_that(api, service, clock):
     listed, shown, why = waits(api, cluster, one)
     assert listed == shown == why
     assert listed["reason"] == "kept"
-    assert listed["text"].startswith("8 cores are free but kept for true (user) until ")
+    assert listed["text"].startswith("8 cores are free but kept for true (anonymous) until ")
     assert listed["text"].endswith("UTC; a limit of 15 min or less starts it now")
     assert listed["facts"]["free"] == 8
     assert [row["job"] for row in listed["facts"]["kept"]] == [wide]
@@ -206,7 +206,7 @@ def test_free_cores_that_are_kept_are_named_as_that(api, service, clock):
     api("DELETE", f"/v1/jobs/{four[0]}", cluster["token"])
     listed, shown, why = waits(api, cluster, one)
     assert listed == shown == why
-    assert listed["text"].startswith("12 cores are free but kept for true (user) until ")
+    assert listed["text"].startswith("12 cores are free but kept for true (anonymous) until ")
 
 
 # ── a policy of a third party ──

@@ -1,8 +1,10 @@
-"""What would start a job now: each change that is offered is found by planning, and starts the job when carried out."""
+"""What would start a job now: a change is offered only if the policy, asked about the changed job, starts it."""
 
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,15 +12,16 @@ import pytest
 from rainbow.graph import read_cluster
 from rainbow.jobspec import parse_jobspec
 from rainbow.matching import consumables
-from rainbow.scheduling import Begins, JobView, RunView, View, WorkerView, gangs, planner, policies
+from rainbow.scheduling import Begins, JobView, RunView, Start, View, WorkerView, gangs, planner, policies
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.snapshot import Rows
-from rainbow.scheduling.sooner import Budget, Trial, started_by, with_limit
+from rainbow.scheduling.sooner import Budget, Trial, limit_of, started_by, with_limit
 from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.live_state.matcher_cache import MatcherCache
-from rainbow.service.scheduler.changes import sooner
+from rainbow.service.scheduler.changes import less, outermost, sized, sooner
 from rainbow.service.scheduler.view import gang_view
 from rainbow.state_machine import WorkerState
+from tests.conftest import LONG
 from tests.support.asking import shared_folder
 
 NOW = 1_000_000.0
@@ -121,3 +124,101 @@ def test_recorded_worlds_offer_what_starts_and_nothing_else(name, monkeypatch):
         assert (most or 0) >= (answer["nodes_or_slots_that_start"] or 0), job
         without = [change.text for change in found.changes if change.kind == "without"]
         assert without == answer["starts"], job
+
+
+# ── worlds by chance, and a search of every limit ──
+
+POLICIES = {
+    "cores": ("load_based", {"unit": "core"}),
+    "workers": ("load_based", {"unit": "worker"}),
+    "easy": ("priority", {}),
+    "conservative": ("priority", {"discipline": "conservative"}),
+    "fair_share": ("fair_share", {}),
+}
+WORLDS = 200 if LONG else 8
+
+
+def spec(kind, nodes, cores, gpu, limit):
+    within = [{"type": "core", "count": cores}, *([{"type": "gpu", "count": 1}] if gpu else [])]
+    slot = within if kind == "core" else [{"type": "node", "count": 1, "with": within}]
+    return {
+        "version": 1,
+        "resources": [{"type": "slot", "count": nodes, "label": "s", "with": slot}],
+        "tasks": [{"command": ["true"], "slot": "s", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": limit} if limit else {}},
+    }
+
+
+def by_chance(policy, seed):
+    """Return a world with some nodes, of which some have a GPU, a few jobs that run, and some that wait."""
+    chance = random.Random(seed)
+    nodes = chance.randint(2, 6)
+    types, edges = {"c": {"type": "cluster"}}, []
+    for n in range(nodes):
+        types |= {f"n{n}": {"type": "node", "name": f"n{n}"}, f"k{n}": {"type": "core", "count": 4}}
+        edges += [{"source": "c", "target": f"n{n}"}, {"source": f"n{n}", "target": f"k{n}"}]
+        if n < 2:
+            types[f"g{n}"] = {"type": "gpu", "count": 1}
+            edges.append({"source": f"n{n}", "target": f"g{n}"})
+    graph = {"nodes": {key: {"metadata": data} for key, data in types.items()}, "edges": edges}
+    running = [
+        {
+            "job": f"r{n}",
+            "user": chance.choice("abc"),
+            "placement": {f"n{n}": {"core": chance.choice([2, 4])}},
+            "ends_by": chance.choice([0, *[60 * chance.randint(2, 90)] * 4]),
+        }
+        for n in range(nodes)
+        if chance.random() < 0.7
+    ]
+    waiting = []
+    for k in range(chance.randint(2, 7)):
+        kind = chance.choice(["core", "node"])
+        limit = chance.choice([0, 0, 60 * chance.randint(1, 120)])
+        one = spec(kind, chance.randint(1, nodes), chance.choice([1, 2, 4]), chance.random() < 0.2, limit)
+        waiting.append({"name": f"w{k}", "user": chance.choice("abc"), "waited": 7_000 - 900 * k, "jobspec": one})
+    cluster = read_cluster({"graph": graph}, name="oak")
+    chosen, settings = POLICIES[policy]
+    return World(chosen, settings, cluster, running, waiting)
+
+
+def order(plan):
+    return [(order.task, order.placement) for order in plan.orders if isinstance(order, Start)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_in_any_world_what_is_offered_starts_and_no_longer_limit_does(policy, monkeypatch):
+    monkeypatch.setenv("RAINBOW_CHECK", "1")
+    offers = 0
+    for seed in range(WORLDS):
+        world = by_chance(policy, seed)
+        begun = started_by(world.plan)
+        for name, own in list(world.census.jobs.items()):
+            if {task for gang in own.gangs for task in gang.tasks} & begun:
+                continue
+            before = order(planner.plan(world.policy, world.view, None))
+            found = world.sooner(name)
+            assert order(planner.plan(world.policy, world.view, None)) == before, (seed, name)
+            limits = [change.value for change in found.changes if change.kind == "limit"]
+            offers += len(found.changes)
+            if found.complete:
+                every = [60.0 * k for k in range(1, 140) if 60.0 * k < limit_of(own)]
+                best = max((s for s in every if world.starts(with_limit(own, s))), default=None)
+                assert (limits or [None]) == [best], (seed, name)
+            again = by_chance(policy, seed)
+            for change in found.changes:
+                assert carried_out(again, name, change), (seed, name, change)
+    assert offers
+
+
+def carried_out(world, name, change):
+    """Return whether a job starts in a world in which it asks for what was offered."""
+    own, request = world.census.jobs[name], world.jobs[name].read.request
+    if change.kind == "limit":
+        return world.starts(with_limit(own, change.value))
+    if change.kind == "without":
+        request = next(made for left_out, made in less(request) if left_out == change.value)
+    else:
+        request = sized(request, outermost(request), change.value)
+    again = tuple(gang_view(world.placing, name, gang) for gang in gangs(request))
+    return world.starts(replace(own, gangs=again, waiting=len(again)))
