@@ -35,9 +35,8 @@ def whynow() -> None:
                 trials = [*_trials(seen)]
                 quiet, full = ([*_plans(seen, quiet=kind)] for kind in (True, False))
             rows = median(_listing(service) for _ in range(RUNS)) - median(full)
-            row(
-                policy, *(n / 1e3 for n in (median(trials), max(trials), max(0.0, rows), median(full), median(quiet)))
-            )
+            found = (median(trials), max(trials), max(0.0, rows), median(full), median(quiet))
+            row(policy, *(spent / 1e3 for spent in found))
     print("promised: a trial 20 ms, 100 rows 20 ms beside the plan, a full plan twice a quiet one")
 
 
@@ -81,7 +80,7 @@ def _queue(policy: str) -> Iterator[Service]:
         heartbeat(service, WHO, "oak", "a", None, [])
         _submit(service, _spec("node", 4, 3_600), 200)
         _run(service)
-        _submit(service, _spec("node", 600, 3_600), 1)
+        _submit(service, _spec("node", NODES - 50, 3_600), 1)
         _submit(service, _spec("core", 2, 86_400), WAITING)
         step(service, "oak")
         yield service

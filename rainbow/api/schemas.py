@@ -38,12 +38,12 @@ def ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-TOTALS = {"type": "object", "additionalProperties": NUMBER}
-UNITS = {"type": "object", "additionalProperties": WORD}
+TOTALS, UNITS = ({"type": "object", "additionalProperties": kind} for kind in (NUMBER, WORD))
 REFERENCE = _of(id=WORD, attempt=WHOLE)
 JOB: dict[str, Any] = {"id": WORD, "name": WORD, "requestor": WORD, "state": WORD, "basis": WORD, "tag": WORD}
 JOB |= {"cluster": _maybe(WORD), "nodes": NUMBER, "submitted_at": TIME, "wait": _maybe(ANY_OBJECT)}
 JOB |= {key: _maybe(TIME) for key in ("canceled_at", "ended_at")}
+WAIT = {"wait": _maybe(ANY_OBJECT), "now": _maybe(ANY_OBJECT)}
 TASK = _of(id=WORD, name=WORD, state=WORD, attempt=WHOLE, placement=ANY_OBJECT, exit_code=_maybe(WHOLE), output=WORD)
 TASK["properties"] |= {"errors": WORD}
 CLUSTER = {"name": WORD, "revision": WHOLE, "levels": WORD, "totals": TOTALS, "units": UNITS, "workers": WHOLE}
@@ -131,7 +131,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "Jobs": _of(jobs=_array(ref("Job")), next=_maybe(WORD)),
     "Found": _of(jobs=_array(_of(id=WORD, name=WORD, state=WORD, element=_maybe(WHOLE)))),
     "ChangedMany": _of(done=WHOLE, refused=_array(_of(job=WORD, code=WORD, text=WORD))),
-    "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, answer=WORD, decision=ANY_OBJECT, wait=_maybe(ANY_OBJECT)),
+    "Why": _of(id=WORD, cluster=_maybe(WORD), state=WORD, answer=WORD, decision=ANY_OBJECT, **WAIT),
     "Certificate": _of(version={"const": 1}, graph=_maybe({"type": "integer"})),
     "Replay": _of(id=WORD, cluster=WORD, equal=YES, selection=ANY_OBJECT, replayed=ANY_OBJECT),
     "Decisions": _of(decisions=_array(_of(id=WORD, submitted_at=TIME)), next=_maybe(WORD)),

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from rainbow.errors import PlanError
@@ -49,7 +50,7 @@ def sooner(seen: Frozen, plan: Plan, job: str, budget: Budget | None = None) -> 
     waiting = seen.mirror.census.jobs.get(job)
     if waiting is None:
         return Sooner((), 0, complete=True)
-    trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, waiting, budget or Budget())
+    trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, waiting, budget or Budget(), thread_time)
     before = _checked(trial)
     found: list[Change] = []
     complete = True
@@ -66,7 +67,7 @@ def sooner(seen: Frozen, plan: Plan, job: str, budget: Budget | None = None) -> 
 def limit_alone(seen: Frozen, plan: Plan, job: str, budget: Budget) -> Change | None:
     """Return the limit with which a job starts now: what lists say."""
     waiting = seen.mirror.census.jobs[job]
-    trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, waiting, budget)
+    trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, waiting, budget, thread_time)
     try:
         seconds = longest_limit(trial, plan)
     except Spent:
