@@ -66,7 +66,11 @@ def for_ever(seconds: float | None, setting: str = "patience") -> Sequence[Mappi
     >>> for_ever(0)[0]["setting"], for_ever(60.0)
     ('patience', ())
     """
-    return () if seconds else ({"pointer": f"/{setting}", "setting": setting, "text": f"without {setting} jobs may wait for ever"},)
+    return (
+        ()
+        if seconds
+        else ({"pointer": f"/{setting}", "setting": setting, "text": f"without {setting} jobs may wait for ever"},)
+    )
 
 
 def _last_starts(census: ClusterIndex) -> dict[str, float]:
