@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -210,7 +211,7 @@ class LoadBasedStep:
         self.placing.end_lending()
 
     def _short(self, queue: Queue, latest: float) -> Iterator[JobView]:
-        """Yield the jobs in turn whose next gang has a limit that may do, wherever they stand."""
+        """Yield the jobs in turn whose next gang has a limit that may do, however many come first."""
         for job in queue.in_turn_within(latest, LOOKED_AT):
             if 0 < queue.next_of(job).expected <= latest:
                 yield job
