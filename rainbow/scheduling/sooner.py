@@ -77,9 +77,9 @@ class Trial:
             raise Spent
         self.plans += 1
         wanted = {task for gang in changed.gangs for task in gang.tasks}
-        return wanted <= started_by(self.plan(changed))
+        return wanted <= started_by(self.replan(changed))
 
-    def plan(self, changed: JobView) -> Plan:
+    def replan(self, changed: JobView) -> Plan:
         """Plan quietly with a job in the place of the one that waits."""
         jobs, census = self.view.jobs, self.view.census
         shown = Rows(lambda: [changed if one.id == changed.id else one for one in jobs], len(jobs))

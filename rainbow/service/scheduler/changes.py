@@ -77,7 +77,7 @@ def limit_alone(seen: Frozen, plan: Plan, job: str, budget: Budget) -> Change | 
 
 def _checked(trial: Trial) -> object:
     """Return what is planned without any change, with RAINBOW_CHECK=1."""
-    return trial.plan(trial.job).orders if os.environ.get("RAINBOW_CHECK") == "1" else None
+    return trial.replan(trial.job).orders if os.environ.get("RAINBOW_CHECK") == "1" else None
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class PlanInForce:
     waits: dict[str, Wait] = field(default_factory=dict)  # that the plan names
     begun: Counter[str] | None = None  # tasks that it starts, by job
     answers: dict[str, Reason | None] = field(default_factory=dict)
-    codes: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # what the store had of these jobs
+    codes: dict[str, tuple[str, bool]] = field(default_factory=dict)  # what the store had of these jobs
 
     def is_of(self, mirror: Mirror) -> bool:
         """Return whether the mirror is still what it was when the plan was made of it."""
@@ -68,7 +68,7 @@ class PlanInForce:
         """Return the reason of a job of the mirror, which is the caller's alone; None: nothing of it waits."""
         if job not in self.answers:
             record, wait = self.mirror.jobs[job].record, self._wait(job)
-            self.codes[job] = code_of(record), record.suspended_at
+            self.codes[job] = code_of(record), record.is_halted
             since = record.wait["since"] if wait and record.wait and code_of(record) == wait.reason else self.at
             said = self.dated(reason_document(wait.reason, wait.text, wait.facts, since)) if wait else None
             if said is not None and said["reason"] == KEPT and self.plan.kept:
@@ -110,9 +110,9 @@ class PlanInForce:
 
     def is_about(self, record: JobRecord) -> bool:
         """Return whether a job is what it was when the plan was made, or a step has stored what the plan says."""
-        code, suspended_at = self.codes.get(record.id, ("", None))
+        code, halted = self.codes.get(record.id, ("", False))
         answer = self.answers.get(record.id) or {}
-        return code_of(record) in (code, answer.get("reason", "")) and record.suspended_at == suspended_at
+        return code_of(record) in (code, answer.get("reason", "")) and record.is_halted == halted
 
     def dated(self, reason: Reason) -> Reason:
         """Return a reason with the time and the number of this plan."""

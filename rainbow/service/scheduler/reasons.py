@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 ITS_OWN = frozenset({"dependency", "begin-time", "suspended", "held", "canceled", "array-limit", "pending"}) | {
     *("stopping", "not-accepted")
 }
+
+
+def reason_of(service: Service, record: JobRecord, who: Caller | None = None) -> Reason | None:
     """Return why a job waits: {"reason", "text", "facts", "since", "at", "plan"}; None if nothing of it waits.
 
     `at` is the time of the plan that says so (RFC 3339) and `plan` its number; both None where no plan does.

@@ -85,7 +85,7 @@ class World:
 
     def starts(self, job):
         """Return whether all of a job starts that is shown in place of the one that waits."""
-        plan = Trial(self.policy, self.view, None, self.census.jobs[job.id]).plan(job)
+        plan = Trial(self.policy, self.view, None, self.census.jobs[job.id]).replan(job)
         return {task for gang in job.gangs for task in gang.tasks} <= started_by(plan)
 
 
