@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.errors import PlanError
 from rainbow.jobspec.request import Constraint, Count, Request, Resource
-from rainbow.scheduling import Plan, gangs, policies
+from rainbow.scheduling import Plan, policies
 from rainbow.scheduling.sooner import (
     Budget,
     Change,
@@ -31,6 +31,7 @@ from rainbow.scheduling.sooner import (
     offered,
     without_one,
 )
+from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.scheduler.view import gang_view
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def _later(seen: Frozen, job: JobView, request: Request) -> Changed:
 
 def _as_asked(seen: Frozen, job: JobView, request: Request) -> JobView:
     """Return a waiting job as if it asked for something else; what the matcher is asked about its gangs changes."""
-    own = tuple(gang_view(seen.placing, job.id, gang) for gang in gangs(request))
+    settled = seen.placing.settled(read_request(request))
+    own = tuple(gang_view(seen.placing, job.id, gang) for gang in settled.gangs)
     return replace(job, gangs=own, waiting=sum(len(gang.tasks) for gang in own))
 
 
