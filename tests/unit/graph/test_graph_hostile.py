@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rainbow.errors import GraphError, LimitError
 from rainbow.graph import Limits, hang_subsystem, read_cluster
 from rainbow.jobspec import Request, Resource
-from rainbow.matching import backends, match
+from rainbow.matching import match
 from tests.conftest import examples
+from tests.support.oracle_cases import OWN_BACKENDS
 from tests.unit.graph.test_graph_reading import cases, jgf
 
 SECONDS = 60
@@ -77,7 +78,7 @@ def put(document: Any, path: tuple[Any, ...], junk: Any) -> Any:
 def read_or_refuse(document: Any) -> None:
     with contextlib.suppress(GraphError, LimitError):
         cluster = read_cluster(document, limits=SMALL)
-        answers = [match(ONE_CORE, [cluster], backend=backend)[0] for backend in backends.names()]
+        answers = [match(ONE_CORE, [cluster], backend=backend)[0] for backend in OWN_BACKENDS]
         assert answers[0] == answers[1]
         assert len(cluster.workers) <= len(cluster.graph)
     with contextlib.suppress(GraphError, LimitError):

@@ -13,6 +13,7 @@ from rainbow.matching.model.verdict import Why
 from rainbow.testing.backends import cluster
 from tests.conftest import examples
 from tests.support import strategies
+from tests.support.oracle_cases import OWN_BACKENDS
 from tests.unit.matching.test_matching import document, requests, shapes
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -33,7 +34,7 @@ def ask(job, shape, backend="index", **options):
     return rainbow.match(job, [cluster(shape, **options)], backend=backend)[0]
 
 
-@pytest.mark.parametrize("backend", backends.names())
+@pytest.mark.parametrize("backend", OWN_BACKENDS)
 @pytest.mark.parametrize("case", RULES, ids=lambda case: case["name"])
 def test_rule_gives_the_stated_answer(case, backend):
     verdict = ask(job_of(case), case["shape"], backend, hung=case.get("hung"), levels="strict")
