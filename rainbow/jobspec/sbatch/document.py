@@ -122,7 +122,7 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
         system["hold"] = True
     if "requeue" in options or "no-requeue" in options:
         system["requeue"] = "requeue" in options
-    system |= _of_sites(options)
+    system |= _of_sites(call)
     system |= _wishes(options, notes)
     if "deadline" in options:
         system["deadline"] = _moment("deadline", options["deadline"], caller)
@@ -133,9 +133,9 @@ def _system(call: GivenOptions, caller: Surroundings, notes: list[str]) -> Docum
     )
 
 
-def _of_sites(options: Mapping[str, str]) -> Document:
+def _of_sites(call: GivenOptions) -> Document:
     """Return what sites decide by: queue, licenses, the least duration, the clusters that may have the job."""
-    system: Document = {}
+    options, system = call.options, Document()
     if "partition" in options:
         names = [name for name in options["partition"].split(",") if name]
         system["queue"] = names[0] if len(names) == 1 else names
@@ -143,8 +143,8 @@ def _of_sites(options: Mapping[str, str]) -> Document:
         system["licenses"] = dict(_licenses(options["licenses"]))
     if "time-min" in options:
         system["min_duration"] = seconds(options["time-min"])
-    if "clusters" in options:
-        system["clusters"] = [name for name in options["clusters"].split(",") if name]
+    if names := [name for name in call.clusters.split(",") if name and name != "all"]:
+        system["clusters"] = names
     return system
 
 

@@ -61,7 +61,7 @@ _RESOURCES = """
 """
 _SYSTEM = """
     time/t begin/b deadline dependency/d job-name/J chdir/D output/o error/e input/i export export-file array/a
-    hold/H! nice? comment requeue! no-requeue! partition/p time-min switches prefer contiguous! clusters/M
+    hold/H! nice? comment requeue! no-requeue! partition/p time-min switches prefer contiguous!
 """
 _SITE = """
     qos/q account/A reservation wckey mail-type mail-user signal open-mode

@@ -53,7 +53,7 @@ def test_match_says_what_submit_refuses(api: Api) -> None:
                 "tasks": [{"command": ["x"]}],
                 "attributes": {"system": {"dependencies": [{"scheme": "afterok", "value": "ff"}]}},
             },
-            "job ff not found; dependencies name jobs by the id that submit answers with "
+            "job ff not found; dependencies name jobs by the number or the id that submit answers with "
             "(at /attributes/system/dependencies/0/value)",
         ),
     ]
