@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rainbow.certificate.checker import passes, vertices_of
+from rainbow.certificate.checker import vertices_of
+from rainbow.certificate.facts import passes
 from rainbow.jobspec.quantities import quantity
 
 if TYPE_CHECKING:
