@@ -86,7 +86,9 @@ def pace(app: Flask) -> None:
 
 def _entry() -> AuditEntry:
     """Return what is known of a request that may change something, before the caller is known."""
-    verb, address = request.endpoint or request.method, request.remote_addr or ""
+    named, verb, address = request.view_args or {}, request.endpoint or request.method, request.remote_addr or ""
+    if "verb" in named:  # one view for several verbs of workers, or of clusters
+        verb = f"{'workers' if 'worker' in named else request.blueprint}.{named['verb']}"
     return AuditEntry(service().clock(), g.id, verb, request.path[:MOST_PATH], address, login() or "")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, redirect, request
 
+from rainbow.accounts.usage import DAY
 from rainbow.api.wire import flag, login, once, read_mapping, second, service, timed, who
 from rainbow.errors import Forbidden, RequestError, Unavailable
 from rainbow.service.accounts import administration as account_verbs
@@ -23,7 +24,6 @@ from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 from rainbow.service.scheduler import model_fits
 from rainbow.store import clusters
-from rainbow.text import seconds_of
 
 config = Blueprint("config", __name__, url_prefix="/v1")
 
@@ -67,7 +67,7 @@ def models() -> Any:
     arguments = request.args
     keys = [key for key in arguments.get("group", "").split(",") if key]
     day = arguments.get("since")
-    since = seconds_of(f"{day}T00:00:00Z") if day else None
+    since = account_verbs.day_of(day, "/since") * DAY if day else None
     found = model_fits.listing(service(), who(), since, keys or GROUP, arguments.get("by") or VARIABLE)
     return jsonify(models=found)
 

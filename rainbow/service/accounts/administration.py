@@ -250,8 +250,8 @@ def usage(
             raise RequestError(f"by must be of {', '.join(BY)}, got {name:.40}", pointer="/by")
     columns = list(dict.fromkeys(columns))
     now = service.clock()
-    first = _day(since, "/since") if since is not None else int(now // DAY) - 30
-    last = _day(until, "/until") if until is not None else None
+    first = day_of(since, "/since") if since is not None else int(now // DAY) - 30
+    last = day_of(until, "/until") if until is not None else None
     if (int(now // DAY) if last is None else last) - first > LONGEST:
         raise LimitError(f"at most {LONGEST} days in one answer", limit="days")
     with service.store.read() as connection:
@@ -265,7 +265,8 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**keys, "hours": used}
 
 
-def _day(text: str, pointer: str) -> int:
+def day_of(text: str, pointer: str) -> int:
+    """Return the number of a day since 1970; RequestError where the text is none."""
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() // DAY)
     except (ValueError, OverflowError):

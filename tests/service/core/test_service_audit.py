@@ -42,7 +42,7 @@ def test_twelve_kinds_of_change_give_twelve_lines(api: Api) -> None:
         ("tokens.revoke", "credential"),
         ("clusters.put_scheduler", "cluster"),
         ("clusters.put_state", "cluster"),
-        ("clusters.move_worker", "cluster"),
+        ("workers.drain", "cluster"),
         ("accounts.put", "account"),
         ("accounts.put_qos", "qos"),
         ("jobs.cancel", "job"),

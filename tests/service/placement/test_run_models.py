@@ -162,6 +162,7 @@ def test_commands_fit_and_show(learned):
         assert run("model", "show", "nothing").exit_code == 4
         assert json.loads(run("model", "fit", "--by", "parameter.size", "-o", "json").output) == []
     learned.api.problem(403, "forbidden", "GET", "/v1/models", None, learned.tokens[0])
+    learned.api.problem(400, "request-invalid", "GET", "/v1/models?since=1e999", None, ADMIN)
 
 
 def test_the_page_draws_runs_line_and_band(learned):
