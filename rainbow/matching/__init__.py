@@ -147,8 +147,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rainbow.matching' has no attribute {name!r}")
     from rainbow.matching.explain import smallest_change
 
-    def of_sites(cluster: Cluster, request: Request, backend: Backend, *rest: Any) -> Any:
-        return smallest_change.smallest_change(cluster, request, SiteBackend(backend), *rest)
+    def of_sites(cluster: Cluster, request: Request, backend: Backend, *rest: Any, **named: Any) -> Any:
+        return smallest_change.smallest_change(cluster, request, SiteBackend(backend), *rest, **named)
 
     return of_sites
 

@@ -71,9 +71,9 @@ BREAKS = (
     ),
     Break(
         "a cancel is answered and not done",
-        "rainbow/service/jobs/lifecycle.py",
-        "left = record.state in PENDING and end(",
-        f"left = record.state in PENDING and not {RARELY} 0.5 and end(",
+        "rainbow/service/jobs/verbs.py",
+        "return record.state in PENDING and end(",
+        f"return record.state in PENDING and not {RARELY} 0.5 and end(",
         "",
     ),
     Break(

@@ -20,6 +20,7 @@ CHANGING = [  # what is another in every run
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", "TIME"),
     (r"\b00:00:\d\d\b", "ELAPSED"),
     (r"(?:\b[A-Z][a-z]{2} \d\d )?\b\d\d:\d\d(?::\d\d)?\b", "HH:MM"),
+    (r"\bplan \d+ of", "plan N of"),
     (r"as of \d+ s ago", "as of N s ago"),
     (r"\bn(\d|\[0-1\])", "NODE"),
 ]

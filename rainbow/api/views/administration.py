@@ -67,7 +67,7 @@ def models() -> Any:
     arguments = request.args
     keys = [key for key in arguments.get("group", "").split(",") if key]
     day = arguments.get("since")
-    since = account_verbs.day_of(day, "/since") * DAY if day else None
+    since = account_verbs.day_of(day, "/since") * DAY if day is not None else None
     found = model_fits.listing(service(), who(), since, keys or GROUP, arguments.get("by") or VARIABLE)
     return jsonify(models=found)
 

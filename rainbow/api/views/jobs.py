@@ -372,7 +372,7 @@ def policy_diff() -> Any:
     token.
     """
     asking, body = who(), read_mapping("PolicyDiff")
-    return jsonify(ledger.tried(service(), asking, body["config"], body.get("limit", 500)))
+    return jsonify(ledger.tried(service(), asking, body["config"], int(body.get("limit", 500))))
 
 
 @jobs.post("/policy:check")
@@ -404,7 +404,7 @@ def change_many(verb: str) -> Any:
     if "jobs" in body:
         return jsonify(many.named(body["jobs"], login()).document())
     chosen = _where(asking, body["where"])
-    return jsonify(many.matching(chosen, body.get("limit", MOST_TOGETHER)).document())
+    return jsonify(many.matching(chosen, int(body.get("limit", MOST_TOGETHER))).document())
 
 
 def _where(asking: Caller, where: Mapping[str, Any]) -> Filter:

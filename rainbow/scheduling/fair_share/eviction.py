@@ -290,7 +290,7 @@ class Defragmentation:
         Of those it keeps the one in which most is invested. What goes although more is invested in it goes to make
         room, and says so.
         """
-        if self.classic or giver.held >= giver.counted:
+        if self.classic or giver.least > 1 or giver.held >= giver.counted:  # a minimum counts its shares as a whole
             return
         shrunk = _sorted(share for share in giver.shares if share.evicted == "shrink")
         for k in reversed(range(len(shrunk))):

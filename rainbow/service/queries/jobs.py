@@ -82,15 +82,16 @@ def _each(asked: Asked, key: str) -> list[str]:
 
 
 def _moment(asked: Asked, key: str) -> float | None:
-    said = _each(asked, key)
-    if not said:
+    if key not in asked:
         return None
+    said = asked[key]
+    text = said if isinstance(said, str) else next(iter(said), "")
     try:
-        at = datetime.fromisoformat(said[0])
+        at = datetime.fromisoformat(text)
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise RequestError(f"{key} must be a time as 2030-01-31T12:00:00Z, got {said[0][:40]!r}", pointer=f"/{key}")
+        raise RequestError(f"{key} must be a time as 2030-01-31T12:00:00Z, got {text[:40]!r}", pointer=f"/{key}")
     return at.timestamp()
 
 

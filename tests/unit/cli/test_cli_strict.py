@@ -58,9 +58,10 @@ def test_strict_needs_no_server_with_graphs(shell: Shell, good: Path, misspelt: 
 
 def test_strict_lets_pass_what_a_policy_reads(shell: Shell) -> None:  # noqa: F811
     given = jobspec()
-    given["attributes"] = {"system": {"queue": "batch", "priority": -5}}
-    asking = shell.file("asking.json", given)
-    assert shell.code("match", "--strict", asking) is Exit.OK
+    given["attributes"] = {"system": {"priority": -5}}
+    assert shell.code("match", "--strict", shell.file("asking.json", given)) is Exit.OK
+    given["attributes"] = {"system": {"queue": "batch"}}  # a word that is read; no cluster here has this queue
+    assert shell.code("match", "--strict", shell.file("queued.json", given)) is Exit.NO_MATCH
 
 
 @pytest.mark.parametrize("entry", sorted(FOR_POLICIES))

@@ -72,7 +72,7 @@ def test_local_describes_this_machine_without_a_file() -> None:
 def test_command_with_an_unknown_source_names_those_there_are() -> None:
     result = run("pbs", "-", stdin="")
     assert result.exit_code == Exit.USAGE
-    assert "flux-r, hwloc, kubernetes, local, slurm" in result.stderr
+    assert "flux-r, gridengine, hwloc, kubernetes, local, slurm" in result.stderr
 
 
 def test_command_finds_a_source_that_another_package_declares(tmp_path: Path, monkeypatch: Any) -> None:

@@ -64,7 +64,7 @@ def test_damage_is_named_by_the_server_and_by_doctor(file: Path, harm: Callable[
     with pytest.raises(ConfigError) as raised:
         check_service(str(file), Settings())
     assert str(raised.value).startswith(words.format(file))
-    shell = CliRunner().invoke(main, ["doctor", "--database", str(file)])
+    shell = CliRunner().invoke(main, ["doctor", "--database", str(file), "-o", "json"])
     assert shell.exit_code == 1
     assert words.format(file).split("; ")[0] in shell.output.replace("\n", " ")
     assert "Traceback" not in shell.output
