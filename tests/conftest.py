@@ -9,6 +9,7 @@ import gc
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -270,11 +271,20 @@ def slurm_server() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
-    """A Slurm of four nodes, which Slurm's commands find for as long as the test lasts; executors ask it often."""
+def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+    """A Slurm of four nodes, which Slurm's commands find for as long as the test lasts; executors ask it often.
+
+    What a test leaves there is canceled: the next one looks at what waits, and at how long it would.
+    """
     monkeypatch.setenv("SLURM_CONF", str(slurm_server.conf))
     be_lively(monkeypatch)
-    return slurm_server
+    yield slurm_server
+    left = slurm_server.run("squeue", "-h", "-o", "%A").split()
+    if left:
+        slurm_server.run("scancel", *set(left))
+        until = time.monotonic() + 20
+        while slurm_server.run("squeue", "-h", "-o", "%A").split() and time.monotonic() < until:
+            time.sleep(0.2)
 
 
 @pytest.fixture

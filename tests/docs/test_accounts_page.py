@@ -17,9 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "accounts.md").read_text()
 
 def steady(text: str) -> list[str]:
     """Return the lines without what is another in every run: ids, months and the fractions of what ran."""
-    text = re.sub(
-        r"^[0-9-]+ [0-9:]+ \[info +\] refused .*\n", "", text, flags=re.M
-    )  # its log
+    text = re.sub(r"^[0-9-]+ [0-9:]+ \[info +\] refused .*\n", "", text, flags=re.M)  # its log
     text = re.sub(r"\b20\d\d-\d\d\b", "MONTH", ID.sub("ID", text))
     text = re.sub(r"\b[01]\.\d{2,}\b|\b0\.\d%|\b100\.0%", "N", text)
     return [re.sub(r" +", " ", line).strip() for line in text.strip().splitlines()]

@@ -39,6 +39,7 @@ def lines(text: str, own: set[str]) -> list[str]:
     return sorted(line for line in text.splitlines() if any(re.search(rf"\b{name}\b", line) for name in own))
 
 
+@pytest.mark.soak  # one time in three jobs stay pending for a minute; the cause is open
 def test_slurm_and_the_commands_in_front_of_it_say_the_same(
     tmp_path: Path, processes: Processes, on_slurm: Slurm
 ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,8 @@ def checked(
     answers = _answers(service, wanted, requestor, sites)
     refused = {one: words for one, checks in answers.items() if (words := _refusal(checks))}
     said = {sites[one]: _said(checks) for one, checks in answers.items() if one not in refused}
-    return (_without(match, {sites[one]: words for one, words in refused.items()}) if refused else match), said
+    left = _without(match, {sites[one]: words for one, words in refused.items()}) if refused else match
+    return _settled(left, {name for name, told in said.items() if told["result"] == "passed"}), said
 
 
 def _answers(
@@ -163,6 +164,14 @@ def refusals(match: Match) -> dict[str, str]:
     """Return what sites that do not take a job have said, by cluster."""
     reasons = {one.cluster: one.reason for one in match.refusals if one.reason}
     return {name: reason.text for name, reason in reasons.items() if reason.why is Why.SITE_REFUSES}
+
+
+def _settled(match: Match, passed: Collection[str]) -> Match:
+    """Return a match in which a site that would take the job is no longer in doubt about words it does not name."""
+    if not any(one.presumed and one.cluster in passed for one in match.answers):
+        return match
+    answers = [one.presumed if one.presumed and one.cluster in passed else one for one in match.answers]
+    return Match(match.reach, match.verdicts, answers)
 
 
 def _without(match: Match, refused: Mapping[str, str]) -> Match:
