@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, redirect, request
 
 from rainbow.accounts.usage import DAY
-from rainbow.api.wire import flag, login, once, read_mapping, second, service, timed, who
+from rainbow.api.wire import QUERIES, flag, login, once, read_mapping, second, service, timed, who
 from rainbow.errors import Forbidden, RequestError, Unavailable
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
@@ -65,10 +65,13 @@ def models() -> Any:
     of the cluster's state, or parameter.KEY; `since` the first day. Needs the admin token.
     """
     arguments = request.args
-    keys = [key for key in arguments.get("group", "").split(",") if key]
+    keys = arguments["group"].split(",") if "group" in arguments else GROUP
+    for key in {"group", "by"} & arguments.keys():
+        if not re.fullmatch(QUERIES["config.models"][key]["pattern"], arguments[key]):
+            raise RequestError(f"{key} does not name what a model can be of", pointer=f"/{key}")
     day = arguments.get("since")
     since = account_verbs.day_of(day, "/since") * DAY if day is not None else None
-    found = model_fits.listing(service(), who(), since, keys or GROUP, arguments.get("by") or VARIABLE)
+    found = model_fits.listing(service(), who(), since, keys, arguments.get("by", VARIABLE))
     return jsonify(models=found)
 
 
