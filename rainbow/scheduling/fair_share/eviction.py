@@ -76,6 +76,11 @@ def in_order(job: Job, classic: bool = False) -> list[Share]:
     return _sorted((share for share in job.staying if share.preemptable), classic)
 
 
+def _shrunk(job: Job) -> list[Share]:
+    """Sort the shares that this epoch takes because they are too many, the first to go first."""
+    return _sorted(share for share in job.shares if share.evicted == "shrink")
+
+
 def _sorted(shares: Iterable[Share], classic: bool = False) -> list[Share]:
     there = {(share.started, share.id): share for share in shares}
     invested = [
@@ -179,6 +184,8 @@ class Defragmentation:
             if job.cls.fair:
                 self.wealth[job.user] = self.wealth.get(job.user, 0) + job.held * job.order
                 self.rank.update({share: k for k, share in enumerate(in_order(job))})
+                shrunk = _shrunk(job)  # they go before the others, should one be kept instead
+                self.rank.update({share: k - len(shrunk) for k, share in enumerate(shrunk)})
                 for machine in job.starts:
                     self.pending.setdefault(machine, []).append(job)
 
@@ -290,9 +297,9 @@ class Defragmentation:
         Of those it keeps the one in which most is invested. What goes although more is invested in it goes to make
         room, and says so.
         """
-        if self.classic or giver.least > 1 or giver.held >= giver.counted:  # a minimum counts its shares as a whole
+        if self.classic or giver.held >= giver.counted:
             return
-        shrunk = _sorted(share for share in giver.shares if share.evicted == "shrink")
+        shrunk = _shrunk(giver)
         for k in reversed(range(len(shrunk))):
             share = shrunk[k]
             if share.machine.open and share.machine.eventual >= share.order:

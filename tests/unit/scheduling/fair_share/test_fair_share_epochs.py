@@ -34,6 +34,10 @@ def test_job_left_with_fewer_starts_than_it_can_work_with_waits(seed):
     assert list(Play(with_minima(scenario(seed), seed)).run()) == []
 
 
+def test_share_that_was_to_shrink_and_is_kept_instead_may_be_given_after_all():
+    assert list(Play(scenario(1090)).run()) == []
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("start", range(0, 3000, 100))
 def test_many_random_clusters_keep_every_invariant(start):
