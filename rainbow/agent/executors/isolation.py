@@ -99,9 +99,15 @@ def control_groups() -> tuple[tuple[bytes, int], ...]:
     return tuple(mounts)
 
 
+@functools.cache
+def last_capability() -> int:
+    """Return the number of the last capability that this kernel has."""
+    return int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+
+
 def _drop_capabilities() -> None:
     """Let what this process starts have no capability, not even as root."""
-    for number in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+    for number in range(last_capability() + 1):
         _call("prctl", DROP_CAPABILITY, number, 0, 0, 0)
     _call("prctl", AMBIENT, CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(CAPABILITIES_3, 0)

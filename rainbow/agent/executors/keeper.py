@@ -332,6 +332,9 @@ def main(folder: str, patience: str = str(USUAL_LEASE), how: str = "") -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # of the agent's terminal, not meant for us
         signal.signal(number, signal.SIG_IGN)
     apart = how == APART and not isolation.allowed()
+    if apart:  # read once here, not in the warden of each run
+        isolation.control_groups()
+        isolation.last_capability()
     gc.collect()
     gc.collect()
     gc.freeze()  # wardens share what is there now

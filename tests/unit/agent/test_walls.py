@@ -162,9 +162,12 @@ def test_keeper_survives_whatever_is_sent(tmp_path: Path) -> None:
             except OSError:  # it has hung up already
                 pass
     # and from who knows the word: one line that is wrong must not end the others
+    hello = {"do": "hello", "word": word_of(tmp_path), "environment": {}, "patience": 60.0}
     odd = [{"do": "start", "run": value} for value in values] + [{"do": "poll"}, {"do": "stop", "run": "t"}]
-    for message in odd:
-        keeper._talk.sendall(json.dumps(message).encode() + b"\n")
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.connect(str(tmp_path / "keeper.sock"))
+        for message in [hello, *odd]:
+            agent.sendall(json.dumps(message).encode() + b"\n")
     again = SupervisedExecutor(PATH, tmp_path)
     assert again.running() == [("t", 1)]
     again.close()
