@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from flask import Flask, Response, current_app, jsonify, request
@@ -269,22 +269,6 @@ TIMES = frozenset(
 )
 
 
-Default = TypeVar("Default", float, None)
-
-
-def second(key: str, default: Default) -> float | Default:
-    """Read a number of seconds since 1970 of the query, or another number that is not negative."""
-    if key not in request.args:
-        return default
-    try:
-        value = float(request.args[key])
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < LATEST:
-        raise RequestError(f"{key} must be a number of seconds since 1970", pointer=f"/{key}")
-    return value
-
-
 def timed(value: Any) -> Any:
     """Write the times of an answer, given in seconds since 1970, as RFC 3339.
 
@@ -322,7 +306,7 @@ QUERIES: dict[str, dict[str, Any]] = {
     "config.audit": {
         "job": {"type": "string"},
         "credential": {"type": "string"},
-        **{name: {"type": "number", "minimum": 0, "exclusiveMaximum": LATEST} for name in ("since", "until")},
+        **{name: {"type": "string", "format": "date-time"} for name in ("since", "until")},
         "limit": PAGE["limit"],
         "cursor": PAGE["cursor"],
     },

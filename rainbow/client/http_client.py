@@ -319,10 +319,10 @@ class Client(WaitVerbs, JobVerbs, Figures):
                 return
             query["cursor"] = page["next"]
 
-    def all_audit(self, **chosen: str | float | None) -> Iterator[dict[str, Any]]:
+    def all_audit(self, **chosen: str | None) -> Iterator[dict[str, Any]]:
         """Yield who asked for which change, the newest first; for the admin, and for owners of their clusters.
 
-        `chosen`: `job`, `credential`, and `since` and `until`, seconds since 1970.
+        `chosen`: `job`, `credential`, and `since` and `until`, times as 2030-01-31T12:00:00Z.
         """
         query = given(**chosen)
         while True:

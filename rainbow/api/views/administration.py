@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, redirect, request
 
 from rainbow.accounts.usage import DAY
-from rainbow.api.wire import QUERIES, flag, login, once, read_mapping, second, service, timed, who
+from rainbow.api.wire import QUERIES, count_in_query, flag, login, once, read_mapping, service, timed, who
 from rainbow.errors import Forbidden, RequestError, Unavailable
 from rainbow.service.accounts import administration as account_verbs
 from rainbow.service.clusters import tokens as verbs
@@ -20,6 +20,7 @@ from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.threads import Threads
 from rainbow.service.jobs.run_models import GROUP, VARIABLE
 from rainbow.service.queries import audit as audit_queries
+from rainbow.service.queries.jobs import moment
 from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 from rainbow.service.scheduler import model_fits
@@ -42,17 +43,15 @@ def reload() -> Any:
 def audit() -> Any:
     """List who asked for which change, the newest first, in pages.
 
-    The administrator sees all, an owner what concerns their clusters. `since` and `until` are seconds since 1970;
-    `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
+    The administrator sees all, an owner what concerns their clusters. `since` and `until` are times as
+    2030-01-31T12:00:00Z; `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
     """
     asked, most = request.args, service().settings.limits.listed
-    since, until = (second(key, None) for key in ("since", "until"))
-    limit = second("limit", None)
-    if limit is not None and not 1 <= limit <= most:
-        raise RequestError(f"limit must be between 1 and {most}", pointer="/limit")
+    limit = count_in_query("limit", min(100, most), most)
+    since, until = moment(asked, "since"), moment(asked, "until")
     chosen = {key: asked.get(key) for key in ("job", "credential", "cursor")}
     found, following = audit_queries.listing(
-        service(), who(), **chosen, since=since, until=until, limit=int(limit or min(100, most)), login=login()
+        service(), who(), **chosen, since=since, until=until, limit=limit, login=login()
     )
     return jsonify(audit=timed(found), next=following)
 

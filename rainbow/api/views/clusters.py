@@ -16,7 +16,6 @@ from rainbow.api.wire import (
     read_json,
     read_mapping,
     read_state,
-    second,
     service,
     timed,
     who,
@@ -28,7 +27,7 @@ from rainbow.service.clusters import drain, graphs, inventory, registration, sch
 from rainbow.service.core.access import Caller
 from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.queries import fleet, forecasts, monitoring, occupancy
-from rainbow.text import rfc3339
+from rainbow.text import LATEST, rfc3339
 
 nodes = Blueprint("nodes", __name__, url_prefix="/v1")
 
@@ -325,11 +324,21 @@ def bars(name: str) -> Any:
     Times are seconds since 1970. `kind`: 0 completed, 1 failed, 2 it still runs. By default an hour back and ahead.
     """
     now = service().clock()
-    begin, end = (second(key, default) for key, default in (("from", now - 3600), ("to", now + 3600)))
-    limit = second("limit", 10_000)
+    begin, end = (_second(key, default) for key, default in (("from", now - 3600), ("to", now + 3600)))
+    limit = _second("limit", 10_000)
     if not 1 <= limit <= occupancy.MOST_BARS:
         raise RequestError(f"limit must be between 1 and {occupancy.MOST_BARS}", pointer="/limit")
     return jsonify(occupancy.bars(service(), who(), name, begin, end, int(limit)))
+
+
+def _second(key: str, default: float) -> float:
+    try:
+        value = float(request.args.get(key, default))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < LATEST:
+        raise RequestError(f"{key} must be a number of seconds since 1970", pointer=f"/{key}")
+    return value
 
 
 @clusters.get("/<name>/forecast")

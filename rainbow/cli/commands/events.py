@@ -12,6 +12,7 @@ import click
 from rainbow.cli.input.job_options import point_in_time
 from rainbow.cli.output import printer
 from rainbow.cli.session import with_any_secret, with_tokens
+from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -64,7 +65,8 @@ def audit(
 
     The administrator sees all changes, an owner those of the own clusters.
     """
-    found = list(islice(client.all_audit(job=job, credential=credential, since=since, until=until), limit))
+    times = {name: None if at is None else rfc3339(at) for name, at in (("since", since), ("until", until))}
+    found = list(islice(client.all_audit(job=job, credential=credential, **times), limit))
     rows = [
         (printer.when(one["changed_at"]), one["verb"], one["object"], one["login"], one["credential"], one["address"])
         for one in found

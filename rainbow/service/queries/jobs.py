@@ -68,8 +68,8 @@ def job_filter(
         accounts=_each(asked, "account"),
         names=_each(asked, "name") or None,
         ids=ids,
-        since=_moment(asked, "since"),
-        until=_moment(asked, "until"),
+        since=moment(asked, "since"),
+        until=moment(asked, "until"),
         oldest="oldest" in _each(asked, "sort"),
         before=cursor or None,
         limit=limit,
@@ -81,7 +81,8 @@ def _each(asked: Asked, key: str) -> list[str]:
     return [text for text in ([said] if isinstance(said, str) else said) if text]
 
 
-def _moment(asked: Asked, key: str) -> float | None:
+def moment(asked: Asked, key: str) -> float | None:
+    """Read a time of a filter, in seconds since 1970; None where it says none."""
     if key not in asked:
         return None
     said = asked[key]

@@ -8,6 +8,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from rainbow.text import rfc3339
 from tests.conftest import ADMIN, REGISTRATION, Api, Clock, grid, jobspec
 
 AUDIT = "/v1/audit"
@@ -116,7 +117,7 @@ def test_pages_times_and_their_end(api: Api, clock: Clock) -> None:
     first = api.good("GET", f"{AUDIT}?limit=2", None, ADMIN)
     second = api.good("GET", f"{AUDIT}?limit=2&cursor={first['next']}", None, ADMIN)
     assert [line["object"] for line in first["audit"] + second["audit"]] == [f"account a{n}" for n in (4, 3, 2, 1)]
-    assert [line["object"] for line in audit(api, since=clock.now)] == ["account a4"]
-    assert [line["object"] for line in audit(api, until=clock.now - 35)] == ["account a0"]
+    assert [line["object"] for line in audit(api, since=rfc3339(clock.now))] == ["account a4"]
+    assert [line["object"] for line in audit(api, until=rfc3339(clock.now - 35))] == ["account a0"]
     for wrong in ("limit=0", "since=x", "cursor=x"):
         assert api.call("GET", f"{AUDIT}?{wrong}", None, ADMIN).status_code == 400
