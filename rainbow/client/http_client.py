@@ -6,7 +6,7 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 
 Document = Mapping[str, Any]
+
+
+def _pages(what: str, page: Callable[[str | None], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield what is on all pages; `page` asks for one by the cursor that the page before has said."""
+    cursor: str | None = None
+    while True:
+        answer = page(cursor)
+        yield from answer[what]
+        cursor = answer.get("next")
+        if not cursor:
+            return
 
 
 class Client(WaitVerbs, JobVerbs, Figures):
@@ -261,13 +272,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
 
     def all_jobs(self, *, summary: bool = False, tasks: bool = False, **where: Any) -> Iterator[dict[str, Any]]:
         """Yield all jobs, page after page, the newest first; `where` as of `jobs`, `state` may have commas."""
-        cursor: str | None = None
-        while True:
-            page = self.jobs(cursor=cursor, summary=summary, tasks=tasks, **where)
-            yield from page["jobs"]
-            cursor = page.get("next")
-            if not cursor:
-                return
+        yield from _pages("jobs", lambda cursor: self.jobs(cursor=cursor, summary=summary, tasks=tasks, **where))
 
     def job(self, job_id: str, *, limit: int | None = None, after: int | None = None) -> dict[str, Any]:
         """Show a job and its tasks: all of them, read page by page, or `limit` tasks after an index.
@@ -312,25 +317,17 @@ class Client(WaitVerbs, JobVerbs, Figures):
         `matched`: variables of a match (`fits`, `nodes`) worked out again where a decision has not read them.
         """
         query = {"cluster": cluster, "matched": ",".join(matched) or None}
-        while True:
-            page = self._object("GET", "/v1/decisions", query=query)
-            yield from page["decisions"]
-            if not page.get("next"):
-                return
-            query["cursor"] = page["next"]
+        yield from self._listed("decisions", query)
 
     def all_audit(self, **chosen: str | None) -> Iterator[dict[str, Any]]:
         """Yield who asked for which change, the newest first; for the admin, and for owners of their clusters.
 
         `chosen`: `job`, `credential`, and `since` and `until`, times as 2030-01-31T12:00:00Z.
         """
-        query = given(**chosen)
-        while True:
-            page = self._object("GET", "/v1/audit", query=query)
-            yield from page["audit"]
-            if not page.get("next"):
-                return
-            query["cursor"] = page["next"]
+        yield from self._listed("audit", given(**chosen))
+
+    def _listed(self, what: str, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        return _pages(what, lambda cursor: self._object("GET", f"/v1/{what}", query={**query, "cursor": cursor}))
 
     def reserve(
         self,
