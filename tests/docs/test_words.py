@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "site"))
+
+import reading  # noqa: E402 - after the path is set
+
 WORDS = yaml.load((ROOT / "tests" / "cases" / "words.yaml").read_text(), yaml.CSafeLoader)
 
 
@@ -25,28 +30,9 @@ def pages() -> Iterator[tuple[str, str]]:
         yield path.name, re.sub(rf"^```.*?^```|{generated}", "", path.read_text(), flags=re.S | re.M)
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    """Yield every docstring of the package."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for path in sorted((ROOT / "rainbow").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, kinds) and (text := ast.get_docstring(node)):
-                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text
-
-
-LIMIT = 28_600  # words of all pages, without blocks of code and what is generated
-LONGEST = 2_000  # of one page
-
-
-def test_pages_have_no_more_words_than_they_may() -> None:
-    count = {name: len(text.split()) for name, text in pages() if name != "README.md"}
-    assert sum(count.values()) <= LIMIT, sorted(count.items(), key=lambda one: -one[1])
-    assert max(count.values()) <= LONGEST, sorted(count.items(), key=lambda one: -one[1])[:3]
-
-
 @pytest.fixture(scope="module")
 def texts() -> dict[str, list[tuple[str, str]]]:
-    return {"pages": list(pages()), "docstrings": list(docstrings())}
+    return {"pages": list(pages()), "docstrings": list(reading.docstrings())}
 
 
 @pytest.mark.parametrize("where", ["pages", "docstrings"])

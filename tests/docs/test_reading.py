@@ -1,0 +1,54 @@
+"""The pages read as they should, or better than they did: tests/cases/reading.yaml holds the figures."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.docs.test_words import ROOT, reading
+
+LIMITS = yaml.safe_load((ROOT / "tests" / "cases" / "reading.yaml").read_text())
+LOW = {"you", "prose"}  # more of these is better
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, float]:
+    return reading.whole()
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_all_pages_read_no_worse_than_before(key: str, whole: dict[str, float]) -> None:
+    limit = LIMITS[key]["all"]
+    assert whole[key] >= limit if key in LOW else whole[key] <= limit
+
+
+@pytest.mark.parametrize("key", [key for key in LIMITS if "pages" in LIMITS[key]])
+def test_no_further_page_is_worse_than_twice_the_aim(key: str) -> None:
+    texts, aim = reading.pages(), LIMITS[key]["aim"]
+    guides = reading.guides(texts["index.md"])
+    figures = {name: reading.measure([text]).figures()[key] for name, text in texts.items()}
+    worse = {name for name, is_ in figures.items() if (is_ < aim / 2 if key in LOW else is_ > 2 * aim)}
+    assert len(worse & guides if key == "prose" else worse) <= LIMITS[key]["pages"], sorted(worse)
+
+
+def test_limits_are_no_stricter_than_the_aims() -> None:
+    """Then the aim is reached, and its figure is the limit."""
+    for key, limit in LIMITS.items():
+        assert limit["all"] <= limit["aim"] if key in LOW else limit["all"] >= limit["aim"], key
+
+
+def test_measures_are_those_of_a_text_counted_by_hand() -> None:
+    page = """# A title; not counted
+
+You write a job; the server keeps it. What it keeps is safe.
+
+```sh
+nothing; here; counts
+```
+
+- One thing: two things: three things.
+"""
+    found = reading.measure([page])
+    assert (found.sentences, found.words, found.semicolons, found.you) == (3, 19, 1, 1)
+    assert found.abstract == ["What it keeps is safe."]
+    assert found.crammed == ["One thing: two things: three things."]
