@@ -7,6 +7,7 @@ root, the tests that want it are skipped with the reason.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from tests.support.ports import free_ports
 PROGRAMS = Path("/usr/lib/gridengine")
 SHARED = Path("/usr/share/gridengine")
 OWNER = "sgeadmin"
-COMES_UP = 30.0  # seconds
+COMES_UP, CONNECTS = 30.0, 180.0  # seconds
 AS_OWNER = ("--reuid", OWNER, "--regid", OWNER, "--clear-groups")
 ACCOUNTS = ("ann", "bob")  # of users whose jobs they are
 PE = """pe_name smp
@@ -107,7 +108,7 @@ class GridEngine:
             self.start_master()
             self._configure()
             self._run("sge_execd")
-            self._wait()
+            self.wait_for_host()
         except BaseException:
             self.end()
             raise
@@ -128,7 +129,9 @@ class GridEngine:
         changed = {"min_uid": "min_uid 0", "min_gid": "min_gid 0", "load_report_time": "load_report_time 00:00:01"}
         lines = [changed.get(line.split(" ")[0], line) for line in text.splitlines()]
         configuration = self.folder / "configuration"
-        configuration.write_text("\n".join(lines).replace("flush_time=00:00:15", "flush_time=00:00:01") + "\n")
+        # a record that waits in the qmaster's memory is lost when the qmaster is killed
+        at_once = "flush_time=00:00:01 accounting_flush_time=00:00:00"
+        configuration.write_text("\n".join(lines).replace("flush_time=00:00:15", at_once) + "\n")
         self._run("chown", "-R", f"{OWNER}:{OWNER}", *map(str, self.folder.iterdir()))
         resources = SHARED / "util" / "resources"
         for words in (
@@ -172,9 +175,13 @@ class GridEngine:
         rows = [line.split(None, 1) for line in self._run("qconf", "-ssconf").splitlines()]
         return "".join(f"{row[0]} {CHANGES.get(row[0], row[1] if len(row) > 1 else '')}\n" for row in rows)
 
-    def _wait(self) -> None:
-        limit = time.monotonic() + COMES_UP
-        while "au" in (said := self.run("qstat", "-f")) or "all.q" not in said:
+    def wait_for_host(self) -> None:
+        """Wait until the host takes jobs: half a minute to a minute after the qmaster was killed."""
+        limit = time.monotonic() + CONNECTS
+        while True:
+            state = re.search(r"^all\.q@\S+ +\S+ +\S+ +\S+ +\S+(.*)$", said := self.run("qstat", "-f"), re.M)
+            if state and not state[1].strip():
+                return
             assert time.monotonic() < limit, said
             time.sleep(0.1)
 

@@ -197,6 +197,7 @@ def test_kills_of_qmaster_and_agent_lose_and_double_nothing(jobs: int, site: Gri
         first.kill()
         first.wait()
         site.start_master()
+        site.wait_for_host()
     last = agent()
     try:
         until(lambda: len(told()) == jobs, 60 + 5 * jobs)

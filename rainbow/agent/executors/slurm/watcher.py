@@ -280,8 +280,10 @@ class Watcher:
             if len(one.missing) > 1 and (ended := self._recorded(one)):
                 self._adopt(one, ended[0])
                 one.over_since, final = now, ended[1]
-            elif now >= one.missing[0] + GONE or (one.is_stopping and self._site.forgets(one.has_begun)):
-                final = Final("CANCELLED" if self._site.forgets(one.has_begun) else "LOST")
+            elif one.is_stopping and self._site.forgets(one.has_begun):
+                final = Final("CANCELLED")
+            elif now >= one.missing[0] + GONE:  # a record may be missing of a job that ran to its end
+                final = Final("LOST")
         if final is not None:
             one.where = (final.partition or one.where[0], final.nodes or one.where[1])
             if one.account and final.state != "LOST":
