@@ -28,7 +28,7 @@ from rainbow.graph import Cluster
 from rainbow.jobspec import Constraint, Count, Need, Request, Resource
 from rainbow.matching.equivalence.subtree_classes import Compiler
 from rainbow.matching.index_backend import IndexBackend
-from rainbow.matching.plain_backend import PlainBackend
+from rainbow.matching.networkx_backend import NetworkxBackend
 from rainbow.matching.workers.occupancy import Occupancy
 
 Asked = Callable[[], Request]
@@ -67,7 +67,7 @@ def fresh(index: IndexBackend, cluster: Cluster, asked: Asked, runs: int = 15) -
 
 def growth() -> None:
     """Print one request after another over 1k to 1M vertices."""
-    index, walk = IndexBackend(), PlainBackend()
+    index, walk = IndexBackend(), NetworkxBackend()
     heading("one cluster, us", "request", "vertices", "fresh", "seen", "networkx", "Fluxion, rec.")
     for name, asked in REQUESTS.items():
         for size, peer in ((40, None), (400, None), (4_000, FLUXION[name][0]), (40_000, FLUXION[name][1])):
@@ -80,7 +80,7 @@ def growth() -> None:
 
 def over_clusters() -> None:
     """Print which of 10 to 10,000 clusters of about 1,000 nodes match; no two of them are equal."""
-    index, walk = IndexBackend(), PlainBackend()
+    index, walk = IndexBackend(), NetworkxBackend()
     need = (Need("spack", (named("name", "nowhere"),)),)
     asked: dict[str, Asked] = {**REQUESTS, "no such package": lambda: slots(1, cores(1), needs=need)}
     heading("many clusters, us", "request", "clusters", "fresh", "seen", "networkx")
@@ -103,7 +103,7 @@ def _fresh_over(index: IndexBackend, request: Request, clusters: list[Cluster]) 
 
 def needs() -> None:
     """Print needs over 1,000 nodes with 200 packages each, and hosts by name."""
-    index, walk, cluster = IndexBackend(), PlainBackend(), packaged(1_000, 200)
+    index, walk, cluster = IndexBackend(), NetworkxBackend(), packaged(1_000, 200)
     asked: dict[str, Asked] = {
         "name": lambda: slots(2, cores(4), needs=(Need("spack", (named("name", "package-7"),)),)),
         "name, range": lambda: slots(
@@ -129,7 +129,7 @@ def needs() -> None:
 
 def differing() -> None:
     """Print a cluster where every node differs, and siblings that collide across nodes."""
-    index, walk, cluster = IndexBackend(), PlainBackend(), rainbow.read_cluster(listed(1_000, differ=True))
+    index, walk, cluster = IndexBackend(), NetworkxBackend(), rainbow.read_cluster(listed(1_000, differ=True))
     siblings = asking(cores(100), nodes(20, cores(4)), Resource("node", many(2), exclusive=True))
     heading("25,001 vertices, us", "case", "fresh", "networkx", "ratio")
     for name, ask, where in (

@@ -34,9 +34,8 @@ FORMER: Mapping[str, tuple[str, ...]] = {
     "rainbow.jobspec.reading": ("rainbow.jobspec.parse",),
     "rainbow.jobspec.text": ("rainbow.jobspec.yaml_reader",),
     "rainbow.matching.index": ("rainbow.matching.index_backend",),
-    "rainbow.matching.needs": ("rainbow.matching.model.conditions",),
     "rainbow.matching.verdict": ("rainbow.matching.model.verdict",),
-    "rainbow.matching.walk": ("rainbow.matching.plain_backend",),
+    "rainbow.matching.walk": ("rainbow.matching.networkx_backend",),
     "rainbow.scheduling.check": ("rainbow.scheduling.invariants",),
     "rainbow.scheduling.policy": ("rainbow.scheduling.interface", "rainbow.scheduling.snapshot"),
     "rainbow.selection.random": ("rainbow.selection.select",),
@@ -44,7 +43,7 @@ FORMER: Mapping[str, tuple[str, ...]] = {
     "rainbow.service.service": ("rainbow.service.core.service",),
     "rainbow.service.settings": ("rainbow.service.core.settings",),
 }
-FORMER_NAMES = {"Index": "IndexBackend", "Walk": "PlainBackend"}
+FORMER_NAMES = {"Index": "IndexBackend", "Walk": "NetworkxBackend"}
 
 
 class _Loader(Loader):

@@ -20,7 +20,7 @@ from rainbow.matching import faults_of, take_beside
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.layout import ClusterLayout, layout
 from rainbow.matching.model.verdict import Reason, Take, Verdict, Why
-from rainbow.matching.search.solution import totals_of, units_of
+from rainbow.matching.solution import totals_of, units_of
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

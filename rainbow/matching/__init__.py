@@ -20,9 +20,9 @@ from rainbow.matching.index_backend import (
     undecided_of,
 )
 from rainbow.matching.model.budget import STEPS, Budget
-from rainbow.matching.model.conditions import Matcher, matchers
 from rainbow.matching.model.verdict import Backend, Prepares, Reason, Requires, Take, Verdict, Why
-from rainbow.matching.plain_backend import PlainBackend
+from rainbow.matching.needs import Matcher, matchers
+from rainbow.matching.networkx_backend import NetworkxBackend
 from rainbow.matching.site.resolve import asks_site, is_plain, resolve
 from rainbow.matching.site.verdicts import SiteBackend, plain_verdicts
 from rainbow.matching.workers import proof
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 backends: Registry[Backend] = Registry("rainbow.backends")
 backends.add("index")(IndexBackend())
-backends.add("networkx")(PlainBackend())
+backends.add("networkx")(NetworkxBackend())
 backends.add_later("fluxion", "rainbow.fluxion.backend:FluxionBackend")
 
 DEFAULT_BACKEND = "index"

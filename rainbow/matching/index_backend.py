@@ -23,10 +23,11 @@ from rainbow.matching.equivalence.subtree_classes import classify, nameless, roo
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import Take, Verdict
-from rainbow.matching.plain_backend import PlainBackend
-from rainbow.matching.search.reasons import quick_check, undecided
-from rainbow.matching.search.solution import Standing, closed_form
-from rainbow.matching.search.upper_bound import bound_is_exact
+from rainbow.matching.networkx_backend import NetworkxBackend
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.reasons import undecided
+from rainbow.matching.solution import Standing, closed_form
+from rainbow.matching.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import CandidateHeap, shape_of
 from rainbow.matching.workers.worker_use import workers_of
 
@@ -75,7 +76,7 @@ class IndexBackend:
     """Answers by kind, each question once."""
 
     def __init__(self) -> None:
-        self._walk = PlainBackend()
+        self._walk = NetworkxBackend()
         self._compiled: WeakSet[PreparedCluster] = WeakSet()  # each is kept by its cluster
         self._questions: LruCache[bytes, Query] = LruCache(MOST_QUESTIONS)
         self._catalogues: list[Catalogue[PreparedCluster]] = []  # the last one asked first

@@ -12,7 +12,7 @@ import pytest
 from rainbow.graph import Cluster, read_cluster
 from rainbow.jobspec import parse_jobspec
 from rainbow.matching import Verdict, match, matchers
-from rainbow.matching.model.conditions import Matcher
+from rainbow.matching.needs import Matcher
 
 VERTEX = {"type": "package", "name": "it", "size": 1, "unit": "", "properties": frozenset[str]()}
 

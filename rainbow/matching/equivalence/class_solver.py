@@ -14,14 +14,9 @@ from rainbow.matching.equivalence.reduced_layout import Placed, Reduced, TouchLi
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Meter, OutOfBudgetError
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Why
-from rainbow.matching.search.reasons import (
-    of_variants,
-    quick_check,
-    shortfall,
-    undecided,
-    unexplained,
-)
-from rainbow.matching.search.solution import (
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.reasons import of_variants, shortfall, undecided, unexplained
+from rainbow.matching.solution import (
     MOST_LOOKED_AT,
     Standing,
     at_most,
@@ -33,8 +28,8 @@ from rainbow.matching.search.solution import (
     totals_of,
     units_of,
 )
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import bound_is_exact
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import bound_is_exact
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
@@ -44,7 +39,7 @@ if TYPE_CHECKING:
     from rainbow.matching.equivalence.query import Query
     from rainbow.matching.equivalence.subtree_classes import SubtreeClass
     from rainbow.matching.model.verdict import Take
-    from rainbow.matching.search.rows import Row
+    from rainbow.matching.rows import Row
 
 
 def totals_standing(form: Standing, rooted: ClusterClass) -> dict[str, int] | None:

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import base_unit, quantity
 from rainbow.matching.equivalence.subtree_classes import root_of
-from rainbow.matching.model.conditions import field_of, matchers
 from rainbow.matching.model.layout import Pools
+from rainbow.matching.needs import field_of, matchers
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -23,7 +23,7 @@ from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import FREE, Budget, Meter, OutOfBudgetError
-from rainbow.matching.search.upper_bound import bound_is_exact, may_take_whole
+from rainbow.matching.upper_bound import bound_is_exact, may_take_whole
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching.model.layout import host_needs, parts_above, pools_of
-from rainbow.matching.search.upper_bound import PLENTY, for_one_slot
+from rainbow.matching.upper_bound import PLENTY, for_one_slot
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Need, Resource

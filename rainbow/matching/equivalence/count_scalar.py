@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rainbow.cache import cached_property
 from rainbow.matching.equivalence.count_recurrence import CountRecurrence
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.conditions import NearMiss, ask, least_met, no_subsystem, nothing_hung
+from rainbow.matching.model.conditions import least_met
+from rainbow.matching.needs import NearMiss, ask, no_subsystem, nothing_hung
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Constraint, Need, Resource

@@ -13,7 +13,7 @@ from rainbow.matching.equivalence.subtree_classes import ClassRun
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import Layout, Pools, pools_of
 from rainbow.matching.model.verdict import Take
-from rainbow.matching.search.upper_bound import units_of
+from rainbow.matching.upper_bound import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

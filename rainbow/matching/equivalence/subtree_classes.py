@@ -38,7 +38,7 @@ from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import CONTAINMENT
 from rainbow.matching.model.amounts import Amounts, threads_of
-from rainbow.matching.model.conditions import has_name
+from rainbow.matching.needs import has_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -22,9 +22,10 @@ from rainbow.cache import cached_property
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching.explain.edits import question
 from rainbow.matching.model.budget import Meter, OutOfBudgetError
-from rainbow.matching.model.conditions import barred, needs_met
+from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, called, layout
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES
+from rainbow.matching.needs import needs_met
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster

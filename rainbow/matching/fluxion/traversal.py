@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.conditions import Rule, needs_met
+from rainbow.matching.model.conditions import Rule
 from rainbow.matching.model.layout import asks_workers, host_needs
+from rainbow.matching.needs import needs_met
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

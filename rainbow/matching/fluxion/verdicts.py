@@ -16,17 +16,12 @@ from rainbow.matching.model.budget import Meter, OutOfBudgetError
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, Layout, layout
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Answer, Reason, Take, Verdict, Why
-from rainbow.matching.search.reasons import (
-    of_variants,
-    quick_check,
-    shortfall,
-    undecided,
-    unexplained,
-)
-from rainbow.matching.search.rows import CLUSTER
-from rainbow.matching.search.solution import totals_of
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import VertexCounts
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.reasons import of_variants, shortfall, undecided, unexplained
+from rainbow.matching.rows import CLUSTER
+from rainbow.matching.solution import totals_of
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import VertexCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rainbow.matching.model.budget import MatchesAll
 from rainbow.matching.model.verdict import Answer, Reason, Verdict, Why
-from rainbow.matching.search.reasons import of_variants
+from rainbow.matching.reasons import of_variants
 from rainbow.matching.site.resolve import Way, is_plain, resolve
 
 if TYPE_CHECKING:

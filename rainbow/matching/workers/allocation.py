@@ -16,7 +16,7 @@ from rainbow.certificate.document import Row as CertificateRow
 from rainbow.jobspec import Count
 from rainbow.matching.model.layout import parts_above, pools_of
 from rainbow.matching.model.verdict import Take
-from rainbow.matching.search.solution import differ, is_divisible
+from rainbow.matching.solution import differ, is_divisible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rainbow.matching.model.layout import OUTSIDE, pools_of
-from rainbow.matching.search.reasons import UNCOUNTED
-from rainbow.matching.search.upper_bound import UpperBound
+from rainbow.matching.quick_check import UNCOUNTED
+from rainbow.matching.upper_bound import UpperBound
 from rainbow.matching.workers.occupancy import Located
 from rainbow.text import some
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rainbow.cache import LruCache, cached_property
 from rainbow.certificate.document import Row as CertificateRow
+from rainbow.matching.depth_first import takes_whole
 from rainbow.matching.equivalence.query import Query
 from rainbow.matching.fluxion import verdicts
 from rainbow.matching.fluxion.traversal import Traversal, exclusive
@@ -28,12 +29,11 @@ from rainbow.matching.model.budget import FREE
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason, Take
-from rainbow.matching.search.depth_first import takes_whole
-from rainbow.matching.search.reasons import quick_check
-from rainbow.matching.search.rows import by_slot
-from rainbow.matching.search.solution import search_or_pack
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import bound_is_exact
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.rows import by_slot
+from rainbow.matching.solution import search_or_pack
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import bound_is_exact
 from rainbow.matching.workers.allocation import Allocator, CandidateHeap, shape_of
 from rainbow.matching.workers.held_paths import Held, as_placed, read_ids, written, written_ids
 from rainbow.matching.workers.worker_use import TakenAmounts, is_located, workers_of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Request
     from rainbow.matching.fluxion.traversal import TraversalResult
     from rainbow.matching.model.layout import ClusterLayout
-    from rainbow.matching.search.rows import Row
+    from rainbow.matching.rows import Row
     from rainbow.matching.workers.worker_use import UseState
 
 

@@ -12,11 +12,11 @@ from rainbow.certificate.document import Row, written
 from rainbow.certificate.refutation import refutation_faults, refutations
 from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.budget import STEPS
-from rainbow.matching.model.conditions import meets_condition
 from rainbow.matching.model.layout import OUTSIDE, layout
 from rainbow.matching.model.verdict import Reason, Why
-from rainbow.matching.search.reasons import quick_check
-from rainbow.matching.search.solution import search_or_pack
+from rainbow.matching.needs import meets_condition
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.solution import search_or_pack
 from rainbow.matching.workers.occupancy import Located, Occupancy
 from rainbow.matching.workers.worker_use import TakenAmounts
 

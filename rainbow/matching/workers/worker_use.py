@@ -26,10 +26,10 @@ from rainbow.matching.model.base_units import variants_on
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import layout, parts
 from rainbow.matching.model.verdict import Reason, Take
-from rainbow.matching.search.rows import add_rows, by_slot, held_by, whole_rows
-from rainbow.matching.search.solution import search
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import UpperBound
+from rainbow.matching.rows import add_rows, by_slot, held_by, whole_rows
+from rainbow.matching.solution import search
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ from rainbow.certificate.exhaustion import Exhaustion, TooManyError
 from rainbow.certificate.refutation import Refutation, read_refutations
 from rainbow.errors import InputError
 from rainbow.matching import faults_of_refutations, refuted, take_beside
-from rainbow.matching.model.conditions import meets_condition
+from rainbow.matching.needs import meets_condition
 from tests.support.oracle_cases import case
 from tests.support.trees import groups, some, tree
 from tests.unit.certificate.test_checker import CASES, handed

@@ -21,10 +21,10 @@ from rainbow.matching.equivalence.query import Query
 from rainbow.matching.equivalence.subtree_classes import classify, nameless
 from rainbow.matching.index_backend import IndexBackend, Verdicts
 from rainbow.matching.model.layout import layout
-from rainbow.matching.plain_backend import PlainBackend
-from rainbow.matching.search.solution import successive
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import PLENTY, UpperBound
+from rainbow.matching.networkx_backend import NetworkxBackend
+from rainbow.matching.solution import successive
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import PLENTY, UpperBound
 from tests.conftest import examples
 from tests.support import strategies
 
@@ -36,7 +36,7 @@ def agree(case):
     cluster = strategies.cluster(shape, hung)
     index = IndexBackend()
     plain, found, again = (
-        PlainBackend().match(request, cluster),
+        NetworkxBackend().match(request, cluster),
         index.match(request, cluster),
         index.match(request, cluster),
     )

@@ -10,8 +10,8 @@ import rainbow
 from rainbow.jobspec import Condition, Count, Need, Request, Resource
 from rainbow.matching import backends
 from rainbow.matching.model.layout import layout
-from rainbow.matching.search.solution import counted, search, taken_copies, totals_of
-from rainbow.matching.search.trail import Trail
+from rainbow.matching.solution import counted, search, taken_copies, totals_of
+from rainbow.matching.trail import Trail
 from rainbow.matching.workers.occupancy import Occupancy
 from tests.conftest import examples
 from tests.support import strategies

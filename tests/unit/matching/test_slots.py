@@ -12,20 +12,19 @@ from hypothesis import strategies as st
 
 import rainbow
 from rainbow.jobspec import Condition, Count, Need, Request, Resource
-from rainbow.matching import Occupancy
+from rainbow.matching import Occupancy, slots, solution
 from rainbow.matching.model.base_units import in_base_units
 from rainbow.matching.model.budget import Meter
 from rainbow.matching.model.layout import layout
-from rainbow.matching.search import bins, solution
-from rainbow.matching.search.bins import DoesNotPackError, pack
-from rainbow.matching.search.trail import Trail
+from rainbow.matching.slots import DoesNotPackError, pack
+from rainbow.matching.trail import Trail
 from tests.conftest import examples
 from tests.support.hard_inputs import asked, hard_cluster, wanted
 
 Shape = tuple[int, int, int]  # slots, cores and memory of each
 
 
-def slots(shapes: list[Shape], unit: str = "") -> Request:
+def slot_request(shapes: list[Shape], unit: str = "") -> Request:
     return asked(
         *(
             Resource(
@@ -55,7 +54,7 @@ def packs(shapes: list[Shape], nodes: list[tuple[int, int]]) -> bool:
 def packed(shapes: list[Shape], nodes: list[tuple[int, int]]) -> Any:
     cluster = hard_cluster([{"core": cores, "memory": memory} for cores, memory in nodes])
     laid_out = layout(cluster)
-    resources = in_base_units(slots(shapes).resources, laid_out.pools)
+    resources = in_base_units(slot_request(shapes).resources, laid_out.pools)
     try:
         plan = pack(resources, laid_out, Trail(laid_out), Meter(steps=10**6))
     except DoesNotPackError:
@@ -90,7 +89,7 @@ def test_packing_finds_what_trying_everything_finds(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in WAYS[way].items():
-            patch.setattr(bins, name, value)
+            patch.setattr(slots, name, value)
         assert packed(shapes, nodes) is packs(shapes, nodes)
 
 
@@ -103,7 +102,7 @@ def test_index_that_packs_at_once_answers_as_the_plain_search(
     shapes: list[Shape], nodes: list[tuple[int, int]], beside: tuple[Any, ...]
 ) -> None:
     cluster = hard_cluster([{"core": cores, "memory": memory} for cores, memory in nodes])
-    request = asked(*slots(shapes).variants[0], *([wanted(*beside)] if beside else []))
+    request = asked(*slot_request(shapes).variants[0], *([wanted(*beside)] if beside else []))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solution, "EASY", 0)
         found = rainbow.match(request, [cluster], "index")[0].matched
@@ -125,7 +124,7 @@ HARD = {
 def test_index_decides_what_a_search_does_not(name: str) -> None:
     shapes, many, expected = HARD[name]
     cluster = hard_cluster([{"core": 24, "memory": 64}] * many)
-    request = slots(shapes)
+    request = slot_request(shapes)
     assert rainbow.match(request, [cluster], "networkx")[0].matched is None
     assert rainbow.match(request, [cluster], "index")[0].matched is expected
     assert (Occupancy(cluster).take(request) is not None) is expected
@@ -134,16 +133,16 @@ def test_index_decides_what_a_search_does_not(name: str) -> None:
 def test_what_is_taken_keeps_to_every_node() -> None:
     shapes, many, _ = HARD["four kinds, to the last core"]
     occupancy = Occupancy(hard_cluster([{"core": 24, "memory": 64}] * many))
-    held = occupancy.take(slots(shapes))
+    held = occupancy.take(slot_request(shapes))
     assert held is not None
     assert occupancy.take(asked(wanted("core", 24 * many - sum(n * cores for n, cores, _ in shapes) + 1))) is None
     occupancy.release(held.number)
-    assert occupancy.take(slots(shapes)) is not None
+    assert occupancy.take(slot_request(shapes)) is not None
 
 
 def test_other_requests_beside_the_slots_are_met_too() -> None:
     shapes, many, _ = HARD["four kinds, to the last core"]
-    packed_slots = slots(shapes).variants[0]
+    packed_slots = slot_request(shapes).variants[0]
     beside = [{"core": 24, "memory": 64}] * many + [{"core": 8, "memory": 4}]
     alone = asked(*packed_slots, wanted("node", 1, wanted("core", 8), exclusive=True))
     assert rainbow.match(alone, [hard_cluster(beside)], "index")[0].matched
@@ -154,7 +153,7 @@ def test_other_requests_beside_the_slots_are_met_too() -> None:
 def test_slots_go_where_their_needs_are_met() -> None:
     shapes, many, _ = HARD["four kinds, to the last core"]
     gcc = Need("spack", (Condition("match", {"field": "name", "value": "gcc"}),))
-    first, *others = slots(shapes).variants[0]
+    first, *others = slot_request(shapes).variants[0]
     needy = Resource("slot", first.count, label="s0", needs=(gcc,), children=first.children)
     cluster = hard_cluster([{"core": 24, "memory": 64}] * many)
     vertices = {"gcc": {"metadata": {"type": "package", "name": "gcc"}}}
@@ -175,6 +174,6 @@ def test_without_a_solver_orders_still_decide(monkeypatch: pytest.MonkeyPatch) -
 def test_amounts_in_units_are_packed_whatever_their_size() -> None:
     nodes = [{"core": 24, "memory": 64_000_000_000}] * 2
     shapes = [(2, 10, 40_000_000_000), (2, 10, 24_000_000_000)]
-    assert rainbow.match(slots(shapes), [hard_cluster(nodes)], "index")[0].matched
+    assert rainbow.match(slot_request(shapes), [hard_cluster(nodes)], "index")[0].matched
     one_more = [(2, 10, 40_000_000_000), (2, 10, 24_000_000_001)]
-    assert not rainbow.match(slots(one_more), [hard_cluster(nodes)], "index")[0].matched
+    assert not rainbow.match(slot_request(one_more), [hard_cluster(nodes)], "index")[0].matched

@@ -13,22 +13,22 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rainbow.jobspec.quantities import base_unit
+from rainbow.matching.depth_first import Search
 from rainbow.matching.model.budget import FREE, STEPS, Meter, OutOfBudgetError
 from rainbow.matching.model.layout import OUTSIDE, Layout, parts_above, pools_of
 from rainbow.matching.model.verdict import Reason, Take, Why
-from rainbow.matching.search.bins import DoesNotPackError, is_packing, pack
-from rainbow.matching.search.depth_first import Search
-from rainbow.matching.search.reasons import collision, undecided
-from rainbow.matching.search.rows import CLUSTER, Row, held_by, rows_of, take_of
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import Forms, UpperBound
+from rainbow.matching.reasons import collision, undecided
+from rainbow.matching.rows import CLUSTER, Row, held_by, rows_of, take_of
+from rainbow.matching.slots import DoesNotPackError, is_packing, pack
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import Forms, UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Pool
-    from rainbow.matching.search.bins import Plan
+    from rainbow.matching.slots import Plan
 
 
 _NAMED = {"core": "cores", "gpu": "gpus"}

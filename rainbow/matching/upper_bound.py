@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from rainbow.jobspec.quantities import quantity
 from rainbow.matching.model.budget import FREE, Meter
-from rainbow.matching.model.conditions import least_met, misses, needs_met
+from rainbow.matching.model.conditions import least_met
 from rainbow.matching.model.layout import OUTSIDE, host_needs, parts, pools_of
-from rainbow.matching.search.trail import Trail
+from rainbow.matching.needs import misses, needs_met
+from rainbow.matching.trail import Trail
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Set
 
     from rainbow.jobspec import Constraint, Need, Resource
-    from rainbow.matching.model.conditions import NearMiss
     from rainbow.matching.model.layout import Layout, Parts, Pool, Pools
+    from rainbow.matching.needs import NearMiss
 
 
 def bound_is_exact(resources: tuple[Resource, ...], forms: Forms, meter: Meter = FREE) -> bool:

@@ -19,8 +19,8 @@ from rainbow.matching.model.verdict import Take
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Resource
+    from rainbow.matching.depth_first import Chosen, Promised, RequestCopies, Search
     from rainbow.matching.model.layout import Pool
-    from rainbow.matching.search.depth_first import Chosen, Promised, RequestCopies, Search
 
 
 CLUSTER = ""  # the "worker" of what lies outside every worker

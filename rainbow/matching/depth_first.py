@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rainbow.jobspec import Count
 from rainbow.matching.model.budget import FREE, Meter
 from rainbow.matching.model.layout import OUTSIDE, pools_of
-from rainbow.matching.search.upper_bound import UpperBound
+from rainbow.matching.upper_bound import UpperBound
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from rainbow.jobspec import Resource
     from rainbow.matching.model.layout import Layout, Pool
-    from rainbow.matching.search.bins import Plan
-    from rainbow.matching.search.trail import Trail
+    from rainbow.matching.slots import Plan
+    from rainbow.matching.trail import Trail
 
 
 class GoalStack(NamedTuple):

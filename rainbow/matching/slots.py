@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rainbow.cache import LazyModule
 from rainbow.matching.model.budget import OutOfBudgetError
 from rainbow.matching.model.layout import pools_of
-from rainbow.matching.search.upper_bound import UpperBound, for_one_slot, may_take_whole
+from rainbow.matching.upper_bound import UpperBound, for_one_slot, may_take_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rainbow.jobspec import Resource
     from rainbow.matching.model.budget import Meter
     from rainbow.matching.model.layout import Layout
-    from rainbow.matching.search.trail import Trail
+    from rainbow.matching.trail import Trail
 
     Array = NDArray[Any]
 else:  # most requests are of slots of one kind

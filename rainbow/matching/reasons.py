@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 from rainbow.jobspec.quantities import base_unit, in_words, known_unit, quantity
 from rainbow.matching.model.layout import called, host_needs
 from rainbow.matching.model.verdict import Reason, Why
+from rainbow.matching.quick_check import UNCOUNTED, multiplied
 from rainbow.text import meant, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from rainbow.jobspec import Need, Resource
-    from rainbow.matching.model.conditions import NearMiss
     from rainbow.matching.model.layout import Pool
+    from rainbow.matching.needs import NearMiss
 
 
-UNCOUNTED = ("memory", "storage", "bandwidth", "power")  # nouns without a plural
 CLUSTER = "cluster"
 
 
@@ -111,7 +111,7 @@ def _constrained(counts: Counts) -> Reason:
 def _needing(resource: Resource, counts: Counts) -> Reason:
     """Name the need that the candidates for it come closest to meeting."""
     unmet: list[Reason] = []
-    for part, times in _multiplied((resource,)):
+    for part, times in multiplied((resource,)):
         needs = part.needs if part.is_slot else host_needs(part, counts.worker_type)
         if not needs:
             continue
@@ -216,54 +216,3 @@ def _units(resource: Resource, times: int = 1) -> str:
         measured, factor = quantity(resource.unit)
         return f"{in_words(wanted * factor, base_unit(measured))} {resource.type}"
     return some(wanted, resource.type)
-
-
-def wanted(resources: tuple[Resource, ...]) -> dict[tuple[str, str], int]:
-    """Sum what a request needs by (type, unit); nested counts multiply, ranges count their least.
-
-    >>> from rainbow.jobspec import Count, Resource
-    >>> cores = Resource("core", Count(2))
-    >>> wanted((Resource("node", Count(2), children=(Resource("slot", children=(cores,)),)),))
-    {('node', ''): 2, ('core', ''): 4}
-    """
-    sums: dict[tuple[str, str], int] = {}
-    for resource, times in _multiplied(resources):
-        if not resource.is_slot:
-            key = (resource.type, resource.unit)
-            sums[key] = sums.get(key, 0) + times
-    return sums
-
-
-def _multiplied(resources: tuple[Resource, ...]) -> Iterator[tuple[Resource, int]]:
-    stack = [(resource, 1) for resource in reversed(resources)]
-    while stack:
-        resource, above = stack.pop()
-        times = above * resource.count.min
-        yield resource, times
-        stack.extend((child, times) for child in reversed(resource.children))
-
-
-class Totals(Protocol):
-    """A cluster's totals by type."""
-
-    def total(self, kind: str, unit: str) -> int | None:
-        """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
-
-
-def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: Totals) -> Reason | None:
-    """Return why the totals of a cluster that has `types` are too small, None if they are not."""
-    for (kind, unit), units in wanted(resources).items():
-        if kind not in types:
-            hint = meant(kind, types)
-            text = f"the cluster has no resource of type {kind}{hint and f'; {hint}'}"
-            return Reason(Why.TYPE_MISSING, text, kind, units, 0)
-        found = totals.total(kind, unit)
-        if found is not None and found < units:
-            measured, factor = quantity(unit)
-            base = base_unit(measured)
-            has = in_words(totals.total(kind, base) or 0, base)
-            is_amount = unit or kind in UNCOUNTED
-            asked = f"{in_words(units * factor, base)} of {kind}" if is_amount else some(units, kind)
-            text = f"requested {asked} in total, the cluster has {has}"
-            return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
-    return None

@@ -2,7 +2,7 @@
 
 quick check ─► counted bound ─► depth-first search ─► the vertices taken, lowest first
      │               │                 │
-     └───────────────┴─────────────────┴─► a Reason, see search/reasons.py
+     └───────────────┴─────────────────┴─► a Reason, see reasons.py
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from rainbow.matching.model.budget import FREE, STEPS, Budget, Meter, OutOfBudge
 from rainbow.matching.model.conditions import barred
 from rainbow.matching.model.layout import Layout, layout
 from rainbow.matching.model.verdict import MOST_ALTERNATIVES, Reason, Take, Verdict, Why
-from rainbow.matching.search.reasons import of_variants, quick_check, shortfall, undecided
-from rainbow.matching.search.solution import copies_of, search, totals_of, units_of
-from rainbow.matching.search.trail import Trail
-from rainbow.matching.search.upper_bound import VertexCounts, bound_is_exact
+from rainbow.matching.quick_check import quick_check
+from rainbow.matching.reasons import of_variants, shortfall, undecided
+from rainbow.matching.solution import copies_of, search, totals_of, units_of
+from rainbow.matching.trail import Trail
+from rainbow.matching.upper_bound import VertexCounts, bound_is_exact
 
 if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.jobspec import Request, Resource
 
 
-class PlainBackend:
+class NetworkxBackend:
     """Answers by walking the graph; needs no preparation, costs what the graph is large."""
 
     def match_all(
