@@ -404,7 +404,9 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         dry_run={"type": "boolean"},
     )
     | {"oneOf": [{"required": ["jobs"]}, {"required": ["where"]}]},
-    "JobChange": _closed([], time_limit=FROM_0, nodes=COUNT, priority=RANK, name=SOME, held=YES)
+    "JobChange": _closed(
+        [], time_limit=FROM_0, nodes=COUNT, without=SOME, cluster=NAME, priority=RANK, name=SOME, held=YES
+    )
     | {"minProperties": 1},
     "Receive": _object(["agent"], agent=AGENT, max=FROM_0, wait=FROM_0),
     "Accept": _object(["agent", "tasks"], agent=AGENT, tasks=_list(RUN), seq=SEQ),

@@ -63,7 +63,7 @@ class JobVerbs:
         return self._changed("POST", self._job(job_id) + ":requeue")
 
     def update(self, job_id: str, **changes: Any) -> dict[str, Any]:
-        """Change `time_limit` (seconds), `nodes`, `priority` or `name` of a job; `held=True` holds it."""
+        """Change `time_limit` (seconds), `nodes`, `without`, `cluster`, `priority`, `name`; `held=True` holds it."""
         return cast("dict[str, Any]", self._calls.call("PATCH", self._job(job_id), given(**changes)))
 
     def change_many(

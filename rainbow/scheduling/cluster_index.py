@@ -272,8 +272,8 @@ class ClusterIndex:
 
     @contextmanager
     def showing(self, jobs: Collection[JobView]) -> Iterator[None]:
-        """Show some waiting jobs as they are given here while a plan is made; one without gangs is hidden."""
-        before, known = [self.jobs[job.id] for job in jobs], self.gang_of
+        """Show some jobs as they are given here while a plan is made; one without gangs is hidden."""
+        before, known = {job.id: self.jobs.get(job.id) for job in jobs}, self.gang_of
         own = {task: gang for job in jobs for gang in job.gangs for task in gang.tasks}
         for job in jobs:
             self.put_job(job)
@@ -282,8 +282,11 @@ class ClusterIndex:
             yield
         finally:
             self.gang_of = known
-            for job in before:
-                self.put_job(job)
+            for name, one in before.items():
+                if one is None:
+                    self.drop_job(name)
+                else:
+                    self.put_job(one)
 
     def _count_job(self, job: JobView, sign: int) -> None:
         _put(self.queues, job.requestor, self.turn(job), sign)

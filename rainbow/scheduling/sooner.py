@@ -1,6 +1,7 @@
 """The smallest change with which a waiting job starts now, each found by planning and by nothing else.
 
     limit     the longest time limit that starts it: one of the times at which something kept is needed
+    cluster   another one where it starts as it is
     nodes     the most of its outermost count that starts; `slots` where it asks for no nodes there
     without   a requirement left out
 
@@ -23,6 +24,7 @@ LEAST = 60.0  # seconds: no shorter limit is offered
 UNIT = 60.0  # seconds to which a limit is rounded down
 FARTHEST = 30 * 86_400.0  # seconds: the longest limit that is tried where nothing says when space is needed
 MOST = 3  # changes that are offered
+IN_ORDER = ("limit", "cluster", "nodes", "slots", "without")  # as they are offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,16 @@ class Trial:
         return wanted <= started_by(self.replan(changed))
 
     def replan(self, changed: JobView) -> Plan:
-        """Plan quietly with a job in the place of the one that waits."""
+        """Plan quietly with a job in its place, by the time of its submit, instead of the one that waits, if any."""
         jobs, census = self.view.jobs, self.view.census
-        shown = Rows(lambda: [changed if one.id == changed.id else one for one in jobs], len(jobs))
+        before = any(one.id == changed.id for one in jobs)
+
+        def in_place() -> list[JobView]:
+            if before:
+                return [changed if one.id == changed.id else one for one in jobs]
+            return sorted([*jobs, changed], key=lambda one: (one.submitted, one.id))
+
+        shown = Rows(in_place, len(jobs) + (not before))
         view = replace(self.view, jobs=shown, quiet=True)
         if census is None:
             return planner.plan(self.policy, view, self.rules)
@@ -204,5 +213,5 @@ def kept_by_others(plan: Plan, job: str) -> list[KeptBlock]:
 
 
 def offered(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Return the first changes, as many as are shown."""
-    return tuple(changes)[:MOST]
+    """Return the first changes in the order in which they are offered, as many as are shown."""
+    return tuple(sorted(changes, key=lambda one: IN_ORDER.index(one.kind)))[:MOST]

@@ -82,7 +82,7 @@ class JobRecord:
     qos: str = ""  # its quality of service; empty: none
     number: int = 0  # decimal, never given twice; 0: of a server of a former version
     held_at: float | None = None  # since when its owner lets nothing more of it start
-    overrides: Mapping[str, Any] | None = None  # what was changed of its jobspec since; see jobspec/changes.py
+    overrides: Mapping[str, Any] | None = None  # what was changed of its jobspec since; see service/jobs/jobspecs.py
     elements: int = 0  # of an array: how many numbers it has, its own among them; 0: it is none
 
     @property

@@ -29,11 +29,11 @@ from rainbow.errors import InputError, LimitError, RainbowError, RequestError, U
 from rainbow.service.core.access import Caller
 from rainbow.service.core.counters import phase
 from rainbow.service.jobs import names, verbs
-from rainbow.service.jobs.update import update as update_job
 from rainbow.service.placement import batch as placement_batch
 from rainbow.service.placement import ledger
 from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
+from rainbow.service.placement.update import update as update_job
 from rainbow.service.queries import bid as bids
 from rainbow.service.queries import certificates, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
@@ -440,10 +440,13 @@ def change(job_id: str, verb: str) -> Any:
 
 @jobs.patch("/jobs/<id:job_id>")
 def update(job_id: str) -> Any:
-    """Change the limit, nodes, priority or name of a job, hold or release it: all that is asked, or nothing.
+    """Change limit, size, requirements, cluster, priority or name of a job, hold or release it: all, or nothing.
 
-    `nodes`, fewer than before, and a longer `time_limit` (seconds, 0: none) only while no agent has accepted a task
-    of it; a shorter limit always. A higher `priority` needs the cluster's secret. Old values stay under `changes`.
+    `nodes` (fewer of its nodes, else of its slots), `without` (a type below a node, a property, or a subsystem that
+    it no longer asks for) and `cluster` (one that matches and that its submit allowed) only while nothing of it has
+    been given to an agent; a longer `time_limit` (seconds, 0: none) only while nothing was accepted, a shorter one
+    always.
+    A higher `priority` needs the cluster's secret. Old values stay under `changes`.
     """
     asking, asked = who(), read_mapping("JobChange")
     whole = names.whole_job(service(), asking, job_id, login())

@@ -174,7 +174,9 @@ def requeue(client: Client, **given: Any) -> None:
 @click.option(
     "-t", "--time", "limit", metavar="TIME", help="New time limit, as 24m, 2h or 1-0; a plain number is minutes."
 )
-@click.option("-N", "--nodes", type=click.IntRange(1), help="Number of nodes, fewer than before.")
+@click.option("-N", "--nodes", type=click.IntRange(1), help="Number of nodes, else of slots, fewer than before.")
+@click.option("--without", metavar="TYPE", help="A type, property or subsystem that it no longer asks for.")
+@click.option("--cluster", metavar="NAME", help="Cluster where it is to wait instead.")
 @click.option("--priority", type=int, help="New priority; a higher one needs the cluster's secret.")
 @click.option("-J", "--name", help="New name.")
 @printer.output_option
@@ -183,14 +185,12 @@ def update(
     client: Client,
     job_id: str,
     limit: str | None,
-    nodes: int | None,
-    priority: int | None,
-    name: str | None,
     output: str,
+    **changes: Any,
 ) -> None:
-    """Change the limit, nodes, priority or name of a job.
+    """Change the limit, size, requirements, cluster, priority or name of a job.
 
-    A shorter limit is always possible; a longer one, or fewer nodes, only while the job waits.
+    A shorter limit is always possible; a longer one, -N, --without and --cluster only while the job waits.
 
     \b
     rainbow job update 1042 -t 24m
@@ -198,23 +198,27 @@ def update(
     seconds = None if limit is None else seconds_of(limit, plain=60)
     if limit is not None and seconds is None:
         raise click.BadParameter(f"{limit[:40]!r} is no duration: give 24m, 2h or 1-0", param_hint="--time")
-    changes = {"time_limit": seconds, "nodes": nodes, "priority": priority, "name": name}
+    changes["time_limit"] = seconds
     if all(value is None for value in changes.values()):
-        raise click.UsageError("say what to change: -t, -N, --priority or -J")
+        raise click.UsageError("say what to change: -t, -N, --without, --cluster, --priority or -J")
     before = client.job(job_id, limit=1)
     found = client.update(before["id"], **changes)
     news = (
         (found.get("changes") or [{}])[-1].get("changed", {}) if found.get("changes") != before.get("changes") else {}
     )
-    said = ", ".join(f"{_WORDS[key]} {_value(key, old)} -> {_value(key, new)}" for key, (old, new) in news.items())
+    said = ", ".join(
+        f"{_WORDS.get(key, key)} {_value(key, old)} -> {_value(key, new)}" for key, (old, new) in news.items()
+    )
     line = f"job {found['number'] or found['id']}: {said or 'nothing changed'}"
     printer.show(output, found, lambda console: console.print(printer.one_line(line), markup=False, soft_wrap=True))
 
 
-_WORDS = {"time_limit": "limit", "nodes": "nodes", "priority": "priority", "name": "name"}
+_WORDS = {"time_limit": "limit"}
 
 
 def _value(key: str, value: Any) -> str:
+    if key == "without":
+        return ", ".join(value) or "nothing"
     if key != "time_limit":
         return str(value)
     return clock(value) if value else "none"

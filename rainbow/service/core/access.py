@@ -68,6 +68,11 @@ class Caller:
         """Return whether a cluster exists for this caller."""
         return self.owns(cluster_id) or cluster_id in self.submits
 
+    def submits_to(self, cluster_id: str, requestor: str) -> bool:
+        """Return whether the caller may submit to a cluster for this requestor."""
+        allowed = self.submits.get(cluster_id, [])
+        return self.admin or allowed is None or requestor in allowed
+
     def speaks_for(self, cluster_id: str, requestor: str) -> bool:
         """Return whether what is this requestor's at a cluster that exists for this caller is also the caller's."""
         if self.owns(cluster_id):

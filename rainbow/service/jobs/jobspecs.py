@@ -1,12 +1,16 @@
 """The jobspecs of stored jobs, each parsed once; equal jobspecs share one Request. The tasks that a new job has.
 
 Sharing it lets a step ask the matcher once for all of them (view.py).
+
+A jobspec is changed after its submit by overrides, which are kept beside it and read onto it: `duration`, `nodes`
+(of what `changeable` counts), and `without`, the names of what is left out. Both who changes a job and who offers a
+change ask `changeable`, and see the job by `altered`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +19,7 @@ from rainbow.cache import LruCache
 from rainbow.jobspec import Count, Request, parse_jobspec
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
-from rainbow.jobspec.request import SLOT
+from rainbow.jobspec.request import SLOT, Constraint, Resource
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.scheduling.dependencies import BY_JOB
 from rainbow.state_machine import Task, task_id
@@ -39,7 +43,8 @@ _by_request: LruCache[int, Reading] = LruCache(4_096)  # by number of the reques
 class Reading:
     """A jobspec in normal form, its gangs, and its tasks by index.
 
-    `depends`: some task depends on another; `single`: every gang is one task.
+    `depends`: some task depends on another; `single`: every gang is one task. `submitted` is what was asked for at
+    the submit, where that has been changed since.
     """
 
     request: Request
@@ -47,6 +52,7 @@ class Reading:
     tasks: Mapping[int, GangTask]
     depends: bool
     single: bool
+    submitted: Request | None = None
 
 
 def reading(connection: sa.Connection, job_id: str) -> Reading:
@@ -69,19 +75,135 @@ def reading_of(connection: sa.Connection, record: JobRecord) -> Reading:
     return reading(connection, record.id)
 
 
+def forget(job_id: str) -> None:
+    """Forget what a job asks for, as where a change of it was not stored."""
+    _by_job.pop(job_id, None)
+    _overrides.pop(job_id, None)
+
+
 def _changed(read: Reading, overrides: Mapping[str, Any] | None) -> Reading:
-    """Return what a job asks for after changes: `duration`, in seconds, and `nodes`, of its outermost count."""
-    request = read.request
+    """Return what a job asks for after changes of what it was submitted with."""
+    request = submitted = read.submitted or read.request
     if overrides and "duration" in overrides:
         request = replace(request, duration=float(overrides["duration"]))
     if overrides and "nodes" in overrides:
-        count = Count(overrides["nodes"], overrides["nodes"])
-        variants = tuple(
-            tuple(replace(one, count=count) if one.type == "node" else one for one in variant)
-            for variant in request.variants
-        )
-        request = replace(request, variants=variants)
-    return read if request is read.request else read_request(request)
+        request = _resized(request, overrides["nodes"])
+    for name in (overrides or {}).get("without", ()):
+        request = next((made for left_out, made in _omissions(request) if left_out == name), request)
+    return read if request is read.request else replace(read_request(request), submitted=submitted)
+
+
+# ── what may be changed of a job of which nothing has begun ──
+
+PLACES = frozenset({"cluster", "rack", "node", "core", "slot"})  # types that are no requirement of a node
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """What a job may ask for less of.
+
+    kind       what it counts, "nodes" or "slots"; "": nothing that is counted above 1 at its submit
+    count      how many of these it asks for now
+    omissible  what may be left out, by name: types below a node, properties, needs of a subsystem
+    """
+
+    kind: str
+    count: int
+    omissible: tuple[str, ...]
+
+
+def changeable(read: Reading, overrides: Mapping[str, Any] | None) -> Changeable:
+    """Return what may be changed of a job. It counts the same resource however often that was changed."""
+    counted = _counted(read.submitted or read.request)
+    kind = "" if not counted else "nodes" if all(map(_counts_nodes, counted)) else "slots"
+    count = (overrides or {}).get("nodes", counted[0].count.min) if counted else 0
+    return Changeable(kind, count, tuple(name for name, _ in _omissions(read.request)))
+
+
+def altered(read: Reading, overrides: Mapping[str, Any] | None, **change: Any) -> Reading:
+    """Return what a job asks for after one more change: `nodes`, or `without` this name too."""
+    merged = {**(overrides or {}), **change}
+    if "without" in change:
+        merged["without"] = [*(overrides or {}).get("without", ()), change["without"]]
+    return _changed(read, merged)
+
+
+def _counted(request: Request) -> tuple[Resource, ...]:
+    """Return the outermost nodes or slots that are asked for several times, one of each variant; () if unequal."""
+    counted = tuple(one for one in map(_outermost, request.variants) if one is not None)
+    same = {(one.type, one.count.min) for one in counted}
+    return counted if len(counted) == len(request.variants) and len(same) == 1 else ()
+
+
+def _outermost(variant: Sequence[Resource]) -> Resource | None:
+    row = list(variant)
+    while row:
+        for one in row:
+            if one.type in ("node", SLOT) and one.count.min > 1 and not one.count.listed and not one.unit:
+                return one
+        row = [child for one in row for child in one.children]
+    return None
+
+
+def _counts_nodes(one: Resource) -> bool:
+    return one.type == "node" or any(child.type == "node" for child in one.children)
+
+
+def _resized(request: Request, count: int) -> Request:
+    """Return a request with another count of what it counts."""
+    which = {one.number for one in _counted(request)}
+    return _mapped(request, lambda one: replace(one, count=Count(count, count)) if one.number in which else one)
+
+
+def _omissions(request: Request) -> Iterator[tuple[str, Request]]:
+    """Yield what a request may leave out, one at a time, by name, with what it asks for then."""
+    every = [one for variant in request.variants for tree in variant for one in tree.walk()]
+    kinds = [one.type for one in every if one.type not in PLACES and not any(part.is_slot for part in one.walk())]
+    for kind in dict.fromkeys(kinds):
+        made = _mapped(request, lambda one, kind=kind: None if one.type == kind else one)  # type: ignore[misc]
+        if all(variant and all(map(_has_all, variant)) for variant in made.variants):
+            yield kind, made
+    for name, constraint in _fewer_properties(request.constraint):
+        yield name, replace(request, constraint=constraint)
+    for subsystem in dict.fromkeys(need.subsystem for one in every for need in one.needs):
+        yield subsystem, _mapped(request, lambda one, name=subsystem: _needing_no(one, name))  # type: ignore[misc]
+
+
+def _has_all(tree: Resource) -> bool:
+    """Return whether each slot of a tree holds something."""
+    return all(one.children or not one.is_slot for one in tree.walk())
+
+
+def _mapped(request: Request, change: Callable[[Resource], Resource | None]) -> Request:
+    """Return a request with each resource changed, or left out with what it holds."""
+
+    def mapped(one: Resource) -> Resource | None:
+        made = change(one)
+        if made is None:
+            return None
+        children = tuple(filter(None, map(mapped, one.children)))
+        return made if children == one.children else replace(made, children=children)
+
+    return replace(request, variants=tuple(tuple(filter(None, map(mapped, v))) for v in request.variants))
+
+
+def _needing_no(one: Resource, subsystem: str) -> Resource:
+    return replace(one, needs=tuple(need for need in one.needs if need.subsystem != subsystem))
+
+
+def _fewer_properties(constraint: Constraint | None) -> Iterator[tuple[str, Constraint | None]]:
+    """Yield by name what remains of a constraint without one of the properties that it asks for."""
+    if constraint is None or constraint.operator not in ("properties", "and"):
+        return
+    if constraint.operator == "properties":
+        for name in constraint.values:
+            others = tuple(value for value in constraint.values if value != name)
+            yield name, replace(constraint, values=others) if others else None
+        return
+    for k, one in enumerate(constraint.operands):
+        for name, left in _fewer_properties(one):
+            others_ = (*constraint.operands[:k], *((left,) if left else ()), *constraint.operands[k + 1 :])
+            yield name, replace(constraint, operands=others_) if others_ else None
 
 
 def by_id(connection: sa.Connection, read: Reading) -> Reading:

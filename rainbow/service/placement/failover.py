@@ -21,7 +21,7 @@ from rainbow.scheduling import Broken
 from rainbow.service.core.limits import admit, limits_of, limits_tasks
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.expectation import take_back
-from rainbow.service.jobs.jobspecs import reading
+from rainbow.service.jobs.jobspecs import reading_of
 from rainbow.service.placement import ledger
 from rainbow.service.placement.arrival import Arrival
 from rainbow.service.placement.candidates import barred, candidate_ids, placeable, verdicts_on
@@ -232,11 +232,11 @@ class Going:
 class Elsewhere:
     """Places jobs again in one transaction: what is the same for many of them is read once.
 
-    A job goes back to no cluster it has left, but for the reason `back_after`.
+    A job goes back to no cluster it has left, but for the reasons `back_after`.
     """
 
     def __init__(
-        self, service: Service, connection: sa.Connection, verdicts: Verdicts, *, back_after: str | None = None
+        self, service: Service, connection: sa.Connection, verdicts: Verdicts, *, back_after: Collection[str] = ()
     ) -> None:
         self._service, self._connection, self._back_after = service, connection, back_after
         self._since: dict[str, float | None] = {}  # cluster id → when it was registered, None if it takes nothing
@@ -247,9 +247,11 @@ class Elsewhere:
         """Where it reads and writes."""
         return self._connection
 
-    def look(self, record: JobRecord) -> Move | None:
-        """Return where a job would go, without writing."""
-        return self._move(record, "", self.going(record))
+    def look(
+        self, record: JobRecord, among: Collection[str] | None = None, going: Going | None = None
+    ) -> Move | None:
+        """Return where a job would go, of these clusters if some are named, without writing."""
+        return self._move(record, "", going or self.going(record), among)
 
     def place(
         self,
@@ -280,8 +282,8 @@ class Elsewhere:
     def going(self, record: JobRecord) -> Going:
         """Return where a job may go."""
         connection, decision = self._connection, jobs.decision(self._connection, record.id)
-        again, read = ledger.again(connection, record.id), reading(connection, record.id)
-        left = {move["from"] for move in decision.get("moves", []) if move["why"] != self._back_after}
+        again, read = ledger.again(connection, record.id), reading_of(connection, record)
+        left = {move["from"] for move in decision.get("moves", []) if move["why"] not in self._back_after}
         entries = self._open(record, again.get("clusters", []), {record.cluster, *left}, read.request)
         verdicts = self._matched(read.request, entries)
         selector, options = again.get("selector", ""), again.get("options", {})
@@ -340,6 +342,12 @@ class Elsewhere:
             found = verdicts_on(self._service, request, entries, self._connection)
             self.verdicts[key] = placeable(self._service, found)
         return self.verdicts[key]
+
+
+def by_hand(service: Service, connection: sa.Connection, record: JobRecord, verdicts: Verdicts) -> Elsewhere:
+    """Return where a job may go whose owner moves it: back to clusters that it has left, too."""
+    moves = jobs.decision(connection, record.id).get("moves", [])
+    return Elsewhere(service, connection, verdicts, back_after={move["why"] for move in moves})
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:

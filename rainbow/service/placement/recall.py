@@ -87,7 +87,7 @@ def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < RECALL_PAUSE}
     pending = {job: task for job, task in _pending(mirror).items() if job not in asked.jobs}
     with service.store.read() as connection:
-        elsewhere = Elsewhere(service, connection, {}, back_after=WHY)
+        elsewhere = Elsewhere(service, connection, {}, back_after=[WHY])
         wishes = [*_stuck(service, elsewhere, record, pending), *_sooner(service, elsewhere, mirror, pending, asked)]
     if wishes:
         with service.store.write() as connection:
@@ -221,13 +221,13 @@ def _move(service: Service, mirror: Handing) -> bool:
     """Move what its site has given back; of what has begun, or is not given back in time, nothing more is asked."""
     verdicts: dict[Any, Any] = {}
     with service.store.read() as connection:
-        elsewhere = Elsewhere(service, connection, verdicts, back_after=WHY)
+        elsewhere = Elsewhere(service, connection, verdicts, back_after=[WHY])
         found = [job for job in sorted(mirror.withdrawn) if _settled(service, elsewhere, job)]
     if not found:
         return False
     moved: dict[str, str] = {}
     with service.store.write() as connection:
-        elsewhere = Elsewhere(service, connection, verdicts, back_after=WHY)
+        elsewhere = Elsewhere(service, connection, verdicts, back_after=[WHY])
         for job in found:
             if (to := _go(elsewhere, job)) is not None:
                 moved[job] = to

@@ -154,7 +154,7 @@ class _Looking:
         self._service, self._connection, self._id = service, connection, cluster_id
         self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
         self.looked = 0  # jobs
-        self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=WHY)
+        self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=[WHY])
 
     def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
         """Yield the seconds that each job would gain that moves by the rules, until the time is over."""

@@ -119,7 +119,7 @@ def why_now(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         "state": record.state,
         "decision": only_for(service, who, record.cluster, decision),
         "wait": wait,
-        "now": now_document(service, record, wait),
+        "now": now_document(service, who, record, wait),
         "eta": expectation(service, who, record, wait),
         **({"account": of_account} if of_account else {}),
         **({"preempted": {**by, "text": f"preempted by job {by['by']}; it waits in its old place"}} if by else {}),

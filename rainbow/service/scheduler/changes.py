@@ -1,8 +1,11 @@
 """What would start a waiting job now: the job with one change, planned in its place in the plan in force.
 
     limit     a shorter time limit
-    nodes     fewer of the outermost count above 1
+    nodes     fewer of what it counts
     without   one requirement left out: a type below a node, a property, or a need of a subsystem
+    cluster   the job as it is, in its place in the plan of another cluster
+
+What may be changed says service/jobs/jobspecs.py, of a job that is to be changed and of one that is only tried.
 
 Nothing of the mirror is left changed. With RAINBOW_CHECK=1 the plan is compared before and after.
 """
@@ -10,14 +13,14 @@ Nothing of the mirror is left changed. With RAINBOW_CHECK=1 the plan is compared
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import PlanError
-from rainbow.jobspec.request import Constraint, Count, Request, Resource
 from rainbow.scheduling import Plan, policies
 from rainbow.scheduling.sooner import (
     Budget,
@@ -28,19 +31,21 @@ from rainbow.scheduling.sooner import (
     limit_change,
     longest_limit,
     most_that_starts,
-    offered,
     without_one,
 )
-from rainbow.service.jobs.jobspecs import read_request
+from rainbow.service.jobs.jobspecs import altered, changeable
+from rainbow.service.live_state.live_job import LiveJob
 from rainbow.service.scheduler.view import gang_view
+from rainbow.store.tasks import WaitingTasks
+from rainbow.text import some
 
 if TYPE_CHECKING:
     from rainbow.scheduling import JobView
+    from rainbow.service.jobs.jobspecs import Reading
     from rainbow.service.scheduler.view import Frozen
+    from rainbow.store.jobs import JobRecord
 
-PLACES = frozenset({"cluster", "rack", "node", "core", "slot"})  # types that are no requirement of a node
 MOST_TASKS = 1_000  # of a job whose size is tried
-Changed = Callable[[], "JobView"]
 
 
 def sooner(seen: Frozen, plan: Plan, job: str, budget: Budget | None = None) -> Sooner:
@@ -62,7 +67,7 @@ def sooner(seen: Frozen, plan: Plan, job: str, budget: Budget | None = None) -> 
             complete = False
     if before is not None and before != _checked(trial):
         raise PlanError(f"a trial of job {job} has changed what is planned")
-    return Sooner(offered(found), trial.plans, complete)
+    return Sooner(tuple(found), trial.plans, complete)
 
 
 def limit_alone(seen: Frozen, plan: Plan, job: str, budget: Budget) -> Change | None:
@@ -102,105 +107,33 @@ def _all(seen: Frozen, trial: Trial, plan: Plan, job: JobView) -> Iterator[Chang
     whole = not live.booked and len(live.order) == len(live.read.tasks) <= MOST_TASKS
     if not whole or live.read.depends:
         return
-    request = live.read.request
-    update = ("rainbow", "job", "update", job.id)
-    if (one := outermost(request)) is not None:
-        most = most_that_starts(trial, one.count.min, lambda count: _as_asked(seen, job, sized(request, one, count)))
-        if most is not None:
-            kind = "nodes" if _counts_nodes(one) else "slots"
-            words = f"{most} {kind if most > 1 else kind[:-1]}"
-            yield Change(kind, most, words, (*update, "-N", str(most)))
-    left_out = ((name, _later(seen, job, made)) for name, made in less(request))
-    for name in without_one(trial, left_out):
+    overrides, update = live.record.overrides, ("rainbow", "job", "update", job.id)
+    may = changeable(live.read, overrides)
+
+    def as_changed(**change: Any) -> JobView:
+        return _as_asked(seen, job, altered(live.read, overrides, **change))
+
+    if may.kind and (most := most_that_starts(trial, may.count, lambda count: as_changed(nodes=count))) is not None:
+        words = some(most, may.kind[:-1])
+        yield Change(may.kind, most, words, (*update, "-N", str(most)))
+    for name in without_one(trial, ((name, partial(as_changed, without=name)) for name in may.omissible)):
         yield Change("without", name, f"without {name}", (*update, "--without", name))
 
 
-def _later(seen: Frozen, job: JobView, request: Request) -> Changed:
-    return lambda: _as_asked(seen, job, request)
-
-
-def _as_asked(seen: Frozen, job: JobView, request: Request) -> JobView:
+def _as_asked(seen: Frozen, job: JobView, read: Reading) -> JobView:
     """Return a waiting job as if it asked for something else; what the matcher is asked about its gangs changes."""
-    settled = seen.placing.settled(read_request(request))
-    own = tuple(gang_view(seen.placing, job.id, gang) for gang in settled.gangs)
+    own = tuple(gang_view(seen.placing, job.id, gang) for gang in seen.placing.settled(read).gangs)
     return replace(job, gangs=own, waiting=sum(len(gang.tasks) for gang in own))
 
 
-# ── requests with one change ──
-
-
-def outermost(request: Request) -> Resource | None:
-    """Return the outermost resource that is asked for several times, if all variants are one."""
-    if len(request.variants) > 1:
-        return None
-    row = list(request.resources)
-    while row:
-        for one in row:
-            if one.count.min > 1 and not one.count.listed and not one.unit:
-                return one
-        row = [child for one in row for child in one.children]
-    return None
-
-
-def _counts_nodes(one: Resource) -> bool:
-    return one.type == "node" or (one.is_slot and any(child.type == "node" for child in one.children))
-
-
-def sized(request: Request, which: Resource, count: int) -> Request:
-    """Return a request with another count of one of its resources."""
-
-    def change(one: Resource) -> Resource | None:
-        return replace(one, count=Count(count, count)) if one is which else one
-
-    return _mapped(request, change) or request
-
-
-def less(request: Request) -> Iterator[tuple[str, Request]]:
-    """Yield what a request may leave out, one at a time, by name: types below a node, properties, needs."""
-    every = [one for tree in request.resources for one in tree.walk()]
-    for kind in dict.fromkeys(one.type for one in every if one.type not in PLACES):
-        made = _mapped(request, lambda one, kind=kind: None if one.type == kind else one)  # type: ignore[misc]
-        if made is not None:
-            yield kind, made
-    for name, constraint in _fewer_properties(request.constraint):
-        yield name, replace(request, constraint=constraint)
-    for subsystem in dict.fromkeys(need.subsystem for one in every for need in one.needs):
-        made = _mapped(request, lambda one, name=subsystem: _needing_no(one, name))  # type: ignore[misc]
-        if made is not None:
-            yield subsystem, made
-
-
-def _needing_no(one: Resource, subsystem: str) -> Resource:
-    return replace(one, needs=tuple(need for need in one.needs if need.subsystem != subsystem))
-
-
-def _fewer_properties(constraint: Constraint | None) -> Iterator[tuple[str, Constraint | None]]:
-    """Yield by name what is left of a constraint without one of the properties that it wants."""
-    if constraint is None or constraint.operator not in ("properties", "and"):
-        return
-    if constraint.operator == "properties":
-        for name in constraint.values:
-            others = tuple(value for value in constraint.values if value != name)
-            yield name, replace(constraint, values=others) if others else None
-        return
-    for k, one in enumerate(constraint.operands):
-        for name, left in _fewer_properties(one):
-            kept = (*constraint.operands[:k], *((left,) if left else ()), *constraint.operands[k + 1 :])
-            yield name, replace(constraint, operands=kept) if kept else None
-
-
-def _mapped(request: Request, change: Callable[[Resource], Resource | None]) -> Request | None:
-    """Return a request with each resource changed or left out; None if a slot would hold nothing."""
-
-    def mapped(one: Resource) -> Resource | None:
-        made = change(one)
-        if made is None:
-            return None
-        children = [mapped(child) for child in one.children]
-        left = tuple(child for child in children if child is not None)
-        return None if one.children and not left and one.is_slot else replace(made, children=left)
-
-    variants = [tuple(filter(None, map(mapped, variant))) for variant in request.variants]
-    if not all(variants):
-        return None
-    return replace(request, variants=tuple(variants))
+def starts_at(seen: Frozen, record: JobRecord, read: Reading) -> bool:
+    """Return whether all of a job that waits at another cluster would start at this one, in its place here."""
+    waiting = LiveJob(record, read, WaitingTasks([*read.tasks], {}), seen.placing)
+    if waiting.dependencies or not waiting.startable:
+        return False
+    try:
+        shown = waiting.view()
+        trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, shown)
+        return trial.starts(replace(shown, gangs=tuple(shown.gangs)))
+    finally:
+        waiting.forget_all()

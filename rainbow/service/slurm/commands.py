@@ -13,8 +13,8 @@ from rainbow.errors import NotFound, RainbowError
 from rainbow.jobspec.batch import read_array
 from rainbow.jobspec.times import moment, seconds_of
 from rainbow.service.jobs import lifecycle, names
-from rainbow.service.jobs.update import update
 from rainbow.service.jobs.verbs import ManyJobs, change
+from rainbow.service.placement.update import update
 from rainbow.service.slurm.call import Answer, Call
 from rainbow.service.slurm.rows import Viewer, Wanted, job_rows, node_rows
 from rainbow.service.slurm.sbatch import sbatch

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from pathlib import Path
+from typing import Any
 
+from rainbow.cli import session
+from rainbow.client import Client
+from tests.conftest import REGISTRATION, grid, jobspec
+from tests.support.live import agent_of
 from tests.support.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -65,3 +71,86 @@ def test_a_user_who_waits_reads_for_whom_the_cores_are_kept_and_what_would_start
     finally:
         for job in jobs:
             shell("job", "cancel", job)
+
+
+def with_gpus(nodes: int, cores: int, gpus: int) -> dict[str, Any]:
+    """A cluster of so many nodes, of which the first have a GPU."""
+    graph = grid(nodes, cores)
+    for node in range(gpus):
+        graph["graph"]["nodes"][f"g{node}"] = {"metadata": {"type": "gpu", "name": f"gpu{node}"}}
+        graph["graph"]["edges"].append({"source": f"n{node}", "target": f"g{node}", "relation": "contains"})
+    return graph
+
+
+GRAPHS = {"elm": with_gpus(2, 4, 1), "fir": grid(2, 4)}
+
+
+def on_a_gpu(shell: Shell, name: str, *command: str, limit: int) -> tuple[str, ...]:
+    spec = jobspec(1, list(command), duration=limit)
+    spec["resources"][0]["with"][0]["with"].append({"type": "gpu", "count": 1})
+    return (str(shell.file(f"{name}.json", spec)), "-J", name)
+
+
+def offers(shell: Shell, job: str) -> dict[str, list[str]]:
+    """Return {kind: command} of what would start a job, as `rainbow job why` prints it."""
+    until = time.monotonic() + 60
+    while not (found := shell.json("job", "why", job)["now"] or {}).get("changes"):
+        assert time.monotonic() < until, found
+        time.sleep(0.05)
+    shown = shell("job", "why", job).stdout.splitlines()
+    assert [line for line in shown if line != line.rstrip()] == []
+    for one in found["changes"]:
+        assert any(one["text"] in line and shlex.join(one["command"]) in line for line in shown)
+    return {one["change"]: one["command"] for one in found["changes"]}
+
+
+def ends(shell: Shell, job: str) -> dict[str, Any]:
+    until = time.monotonic() + 60
+    while (shown := shell.json("job", "show", job))["state"] not in ("COMPLETED", "FAILED"):
+        assert time.monotonic() < until, shown
+        time.sleep(0.05)
+    return dict(shown)
+
+
+def test_each_command_that_is_printed_starts_the_job(shell: Shell) -> None:
+    """A limit, fewer nodes, one requirement less, another cluster: each is run as it is printed."""
+    jobs: list[str] = []
+
+    def submit(*words: str) -> str:
+        jobs.append(shell.json("submit", "--cluster", "elm", "--cluster", "fir", *words)["id"])
+        return jobs[-1]
+
+    with Client(shell.url, REGISTRATION) as client:
+        told = {name: client.register_cluster(name, graph) for name, graph in GRAPHS.items()}
+    for name, one in told.items():
+        session.save(Path(shell.variables["RAINBOW_CREDENTIALS"]), shell.url, name, one["token"], one["secret"])
+    try:
+        with agent_of(shell.url, "elm", told["elm"]["secret"]):
+            running(shell, submit(*on_a_gpu(shell, "model", "sleep", "600", limit=1800)))
+            submit("-N", "2", "--exclusive", "-t", "1h", "-J", "wide", "--", "true")
+            waiting = {
+                "limit": submit("-t", "3h", "--", "true"),
+                "without": submit(*on_a_gpu(shell, "other", "true", limit=600)),
+                "nodes": submit("-N", "2", "--exclusive", "-t", "10m", "--", "true"),
+            }
+            last = submit("-t", "3h", "-J", "last", "--", "true")
+            for kind, job in waiting.items():
+                command = offers(shell, job)[kind]
+                assert "->" in shell(*command[1:]).stdout
+                shown = ends(shell, job)
+                assert (shown["state"], shown["cluster"]) == ("COMPLETED", "elm")
+                assert len(shown["changes"]) == 1
+            with agent_of(shell.url, "fir", told["fir"]["secret"]):
+                until = time.monotonic() + 60
+                while "cluster" not in (found := offers(shell, last)):
+                    assert time.monotonic() < until, found
+                    time.sleep(0.05)
+                assert list(found) == ["limit", "cluster"]
+                assert "cluster elm -> fir" in shell(*found["cluster"][1:]).stdout
+                shown = ends(shell, last)
+                assert (shown["state"], shown["cluster"]) == ("COMPLETED", "fir")
+    finally:
+        for job in jobs:
+            shell("job", "cancel", job)
+        for name in told:
+            shell("cluster", "delete", name, "--yes")

@@ -16,9 +16,9 @@ from rainbow.scheduling import Begins, JobView, RunView, Start, View, WorkerView
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.scheduling.snapshot import Rows
 from rainbow.scheduling.sooner import Budget, Trial, limit_of, started_by, with_limit
-from rainbow.service.jobs.jobspecs import read_request
+from rainbow.service.jobs.jobspecs import altered, read_request
 from rainbow.service.live_state.matcher_cache import MatcherCache
-from rainbow.service.scheduler.changes import less, outermost, sized, sooner
+from rainbow.service.scheduler.changes import sooner
 from rainbow.service.scheduler.view import gang_view
 from rainbow.state_machine import WorkerState
 from tests.conftest import LONG
@@ -74,7 +74,9 @@ class World:
         own = tuple(gang_view(self.placing, name, gang) for gang in gangs(request))
         system = request.attributes.get("system", {})
         self.census.put_job(JobView(name, user, NOW - waited, own, attributes=system, waiting=len(own)))
-        self.jobs[name] = SimpleNamespace(read=read, booked=set(), order=[*read.tasks])
+        self.jobs[name] = SimpleNamespace(
+            read=read, booked=set(), order=[*read.tasks], record=SimpleNamespace(overrides=None)
+        )
 
     def gang_of(self, task):
         job = self.census.jobs.get(task.rpartition("-")[0])
@@ -213,12 +215,9 @@ def test_in_any_world_what_is_offered_starts_and_no_longer_limit_does(policy, mo
 
 def carried_out(world, name, change):
     """Return whether a job starts in a world in which it asks for what was offered."""
-    own, request = world.census.jobs[name], world.jobs[name].read.request
+    own, read = world.census.jobs[name], world.jobs[name].read
     if change.kind == "limit":
         return world.starts(with_limit(own, change.value))
-    if change.kind == "without":
-        request = next(made for left_out, made in less(request) if left_out == change.value)
-    else:
-        request = sized(request, outermost(request), change.value)
-    again = tuple(gang_view(world.placing, name, gang) for gang in gangs(request))
+    read = altered(read, None, **{"without" if change.kind == "without" else "nodes": change.value})
+    again = tuple(gang_view(world.placing, name, gang) for gang in read.gangs)
     return world.starts(replace(own, gangs=again, waiting=len(again)))
