@@ -24,7 +24,7 @@ from benchmarks.timing import as_served, heading, once, row
 from rainbow.forecast import Bounds, Forecast, Length, eta, forecast, room_of, stacked
 from rainbow.forecast.forecast import score
 from rainbow.forecast.one_pass import Space, one_pass
-from rainbow.forecast.outlook import Told
+from rainbow.forecast.outlook import ClusterForecast
 from rainbow.forecast.room import Use
 from rainbow.graph import read_cluster
 from rainbow.scheduling import Delegate, GangView, JobView, LoadBased, Policy, Priority, RunView, SlotsView, View
@@ -178,7 +178,7 @@ def submitting() -> None:
             api.register(f"c{k}", grid(1, 8))
         room = room_of(workers(4, 64, 64), {}, (), service.clock())
         for entry in service.catalogue.values():
-            service.state(Outlook).put(entry.id, Told(service.clock(), room))
+            service.state(Outlook).put(entry.id, ClusterForecast(service.clock(), room))
         sends = [partial(api.good, "POST", "/v1/jobs", _job(variable), ADMIN) for variable in VARIABLES]
         with as_served():
             spent = [[once(send) / 1e3 for send in sends] for _ in range(PAIRS)][WARMING:]

@@ -29,7 +29,7 @@ MOST_LISTS = 64  # lists of candidates whose rows are remembered
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClusterForecast:
     """What is kept of a cluster's forecast. `fault`: why there is none; `limit`: seconds a task may run, 0: any."""
 
     at: float
@@ -101,7 +101,7 @@ class Outlook:
 
     def __init__(self, lock: AbstractContextManager[Any] | None = None) -> None:
         self._lock = lock or nullcontext()  # of those who share it
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, ClusterForecast] = {}
         self._rooms: dict[str, Room] = {}
         self._booked: dict[str, deque[Booking]] = {}  # since the last forecast, or before the first
         self.elsewhere: Callable[[Booking], None] | None = None  # tells the other processes
@@ -118,11 +118,11 @@ class Outlook:
         for cluster_id, row in self._rows.items():
             self._enter(row, self._told[cluster_id], self._rooms.get(cluster_id))
 
-    def _enter(self, row: int, told: Told, room: Room | None) -> None:
+    def _enter(self, row: int, told: ClusterForecast, room: Room | None) -> None:
         self._table.put(row, room)
         self._at[row], self._length[row], self._limit[row] = told.at, told.length, told.limit
 
-    def put(self, cluster_id: str, told: Told) -> None:
+    def put(self, cluster_id: str, told: ClusterForecast) -> None:
         """Take a new forecast; what was booked before it was made is in it."""
         with self._lock:
             if cluster_id not in self._rows:
@@ -141,12 +141,12 @@ class Outlook:
                 if booking.at >= told.at:
                     self._book(booking)
 
-    def of(self, cluster_id: str, now: float) -> Told | None:
+    def of(self, cluster_id: str, now: float) -> ClusterForecast | None:
         """Return a cluster's last forecast."""
         told = self._told.get(cluster_id)
         return told if told and 0 < told.at <= now + SLACK else None
 
-    def every(self) -> dict[str, Told]:
+    def every(self) -> dict[str, ClusterForecast]:
         """Return the last forecast of every cluster."""
         with self._lock:
             return dict(self._told)
@@ -155,7 +155,7 @@ class Outlook:
         """Forget the clusters that there are no more: their rows stay empty."""
         with self._lock:
             for cluster_id in [one for one in self._told if not known(one)]:
-                gone = Told(0.0, None)
+                gone = ClusterForecast(0.0, None)
                 self._told[cluster_id] = gone
                 self._rooms.pop(cluster_id, None)
                 self._booked.pop(cluster_id, None)

@@ -12,7 +12,7 @@ import numpy as np
 
 from rainbow.forecast import Bounds, Key, Known, Length, VirtualCluster, forecast, left, length_of
 from rainbow.forecast.lengths import RUNS
-from rainbow.forecast.outlook import Arriving, Outlook, Told, ask_of
+from rainbow.forecast.outlook import Arriving, ClusterForecast, Outlook, ask_of
 from rainbow.graph import Cluster, read_cluster
 from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import (
@@ -278,6 +278,6 @@ class Forecasts:
         cluster.now = now
         made = forecast(cluster.view(), cluster.policy, learned, (), BOUNDS, rules=cluster.rules)
         runs = learned.recent.get(Key(name))
-        self.outlook.put(name, Told(now + AFTER, made.room, made, length=median(runs) if runs else inf))
+        self.outlook.put(name, ClusterForecast(now + AFTER, made.room, made, length=median(runs) if runs else inf))
         self.changed.discard(name)
         self._at[name] = now

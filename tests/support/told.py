@@ -12,7 +12,7 @@ from rainbow.agent.journal import Journal
 from rainbow.client import responses
 
 
-class Told:
+class ClusterForecast:
     """Stands where the client stands; keeps the events it was told."""
 
     def __init__(self, **answers: Any) -> None:
@@ -38,7 +38,7 @@ class Told:
         return {"stop": [], "stale": [], "lease": 60.0}
 
 
-def said(told: Told) -> list[tuple[str, str]]:
+def said(told: ClusterForecast) -> list[tuple[str, str]]:
     """Return what the events told are of, and how each ended."""
     return [(event["task"], event.get("result", event["event"])) for events in told.events_told for event in events]
 
@@ -58,7 +58,7 @@ def offer(task: str = "t", attempt: int = 1) -> responses.Offer:
     }
 
 
-def run_for(told: Told, seconds: float, executor: Executor, journal: Journal | None = None) -> None:
+def run_for(told: ClusterForecast, seconds: float, executor: Executor, journal: Journal | None = None) -> None:
     """Run an agent for so long; it has ended when this returns."""
     # it has the client's verbs
     agent = Agent(told, "oak", executor, journal, say=lambda _: None)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.forecast.lengths import COVER
-from rainbow.forecast.outlook import Told
+from rainbow.forecast.outlook import ClusterForecast
 from rainbow.service.core.counters import count
 from rainbow.service.core.service import NO_FORECASTS, Outlook
 from rainbow.state_machine import JobState
@@ -112,7 +112,7 @@ def _written(
     return {**times, "cover": COVER, "how": how, "text": text, "at": at, "age": age}
 
 
-def _behind(one: Expected, told: Told) -> dict[str, Any]:
+def _behind(one: Expected, told: ClusterForecast) -> dict[str, Any]:
     """Count what is expected to start before a job, without naming it."""
     if told.forecast is None or one.how in ("running", "unknown"):
         return {"typical": told.forecast.typical if told.forecast else None, "ahead": None}
@@ -122,7 +122,9 @@ def _behind(one: Expected, told: Told) -> dict[str, Any]:
     return {"typical": told.forecast.typical, "ahead": {"jobs": len(before), "core_hours": hours}}
 
 
-def _why_unknown(service: Service, record: JobRecord, told: Told | None, wait: Mapping[str, Any] | None) -> str:
+def _why_unknown(
+    service: Service, record: JobRecord, told: ClusterForecast | None, wait: Mapping[str, Any] | None
+) -> str:
     if not record.cluster_id:
         return "no cluster has taken the job yet"
     if record.state not in (JobState.WAITING, JobState.RUNNING):

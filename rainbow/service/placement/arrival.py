@@ -18,7 +18,7 @@ import numpy as np
 from rainbow.cache import LruCache
 from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.lengths import RUNS
-from rainbow.forecast.outlook import Arriving, Ask, Told, ask_of
+from rainbow.forecast.outlook import Arriving, Ask, ClusterForecast, ask_of
 from rainbow.forecast.room import Floats
 from rainbow.matching import settled
 from rainbow.scheduling import SlotsView
@@ -101,11 +101,11 @@ def _follow(service: Service, connection: sa.Connection, outlook: Outlook) -> No
             outlook.put(cluster_id, stored(at, content))
 
 
-def stored(at: float, content: Mapping[str, Any]) -> Told:
+def stored(at: float, content: Mapping[str, Any]) -> ClusterForecast:
     """Read what another process has stored of a forecast."""
     room = read_room(content["room"]) if content.get("room") else None
     length = content.get("length")
-    return Told(at, room, length=inf if length is None else length, limit=content.get("limit", 0.0))
+    return ClusterForecast(at, room, length=inf if length is None else length, limit=content.get("limit", 0.0))
 
 
 # ── what it asks for ──

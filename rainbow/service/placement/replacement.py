@@ -24,7 +24,7 @@ from rainbow.text import rfc3339
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from rainbow.forecast.outlook import Arriving, Told
+    from rainbow.forecast.outlook import Arriving, ClusterForecast
     from rainbow.service.core.service import Service
     from rainbow.service.placement.failover import Going
     from rainbow.store.jobs import JobRecord
@@ -148,7 +148,7 @@ class _Looking:
         connection: sa.Connection,
         cluster_id: str,
         rules: Rules,
-        told: Told,
+        told: ClusterForecast,
         verdicts: Any = None,
     ) -> None:
         self._service, self._connection, self._id = service, connection, cluster_id

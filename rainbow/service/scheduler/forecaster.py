@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, Unavailable
 from rainbow.forecast import Bounds, Expected, Forecast, Key, Known, Length, forecast, left, length_of, score
-from rainbow.forecast.outlook import Told
+from rainbow.forecast.outlook import ClusterForecast
 from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
 from rainbow.scheduling.rules.running_limits import owner_of
 from rainbow.service.core.counters import count, gauge, observe
@@ -181,7 +181,7 @@ class Forecaster:
             self._heard[one] = self.service.news.version(one)
             cost = 0.0 if one in away else self._forecast(entries[one])
             if one in away:
-                self.outlook.put(one, Told(self.service.clock(), None, fault="no worker is ready"))
+                self.outlook.put(one, ClusterForecast(self.service.clock(), None, fault="no worker is ready"))
             self._due[one] = self.service.monotonic() + max(SHORTEST, TIMES * cost)
             if self.service.monotonic() - now > SLICE:
                 return  # others may have become dirty since: these come first
@@ -202,7 +202,7 @@ class Forecaster:
         except Exception as fault:  # a policy is anybody's code; of one that does not come back the mirror is taken
             what = f"{type(fault).__name__}: {fault}"
             self._tell(entry.id, what, cluster=entry.cluster.name)
-            told = Told(self.service.clock(), None, fault=f"the forecast failed: {what}")
+            told = ClusterForecast(self.service.clock(), None, fault=f"the forecast failed: {what}")
         pace()
         self.outlook.put(entry.id, replace(told, cost=pace.used))
         observe("rainbow_forecast_seconds", "failed" if told.fault else "made", pace.used)
@@ -217,11 +217,11 @@ class Forecaster:
 
     # ── one cluster ──
 
-    def look_ahead(self, entry: RegisteredCluster, pace: Pace) -> Told:
+    def look_ahead(self, entry: RegisteredCluster, pace: Pace) -> ClusterForecast:
         """Return a cluster's forecast, and keep what it says of jobs."""
         copy = self._copy(entry)
         if copy is None:
-            return Told(self.service.clock(), None, fault="the cluster is gone")
+            return ClusterForecast(self.service.clock(), None, fault="the cluster is gone")
         now, waits = copy.view.now, {job.id for job in copy.view.jobs if job.gangs and not job.running}
         with self.service.store.read() as connection:
             keys = {*copy.keys.values(), *(key for key, _, _ in copy.runs.values()), Key(entry.id)}
@@ -248,7 +248,7 @@ class Forecaster:
             _count(first[job], at, fresh[job])
         own = recent.get(Key(entry.id))
         work = {job.id: _core_hours(job, lengths, copy.cores) for job in copy.view.jobs if job.gangs}
-        said = Told(
+        said = ClusterForecast(
             now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, missed, ratios
         )
         gone = first.keys() - copy.live - began.keys()
@@ -299,7 +299,7 @@ class Forecaster:
     def _keep(
         self,
         cluster_id: str,
-        told: Told,
+        told: ClusterForecast,
         made: Forecast,
         waits: set[str],
         known: set[str],

@@ -9,19 +9,19 @@ from rainbow.agent.messages import MOST_OUTPUT, batch, run_of, stale_runs
 from rainbow.client import Problem, responses
 from rainbow.errors import Unavailable
 from tests.support.agent_sites import Watched
-from tests.support.told import Told, offer, run_for, said
+from tests.support.told import ClusterForecast, offer, run_for, said
 
 
 def test_what_is_not_accepted_is_not_started() -> None:
     received = {"tasks": [offer("a"), offer("b")], "stop": [], "lease": 60.0}
     refused = {"accepted": ["b"], "refused": [{"id": "a", "reason": "it is ACCEPTED"}]}
     watched = Watched()
-    run_for(Told(receive=received, accept=refused), 0.7, watched)
+    run_for(ClusterForecast(receive=received, accept=refused), 0.7, watched)
     assert {run[0] for run in watched.started} == {"b"}
 
 
 def test_a_stop_for_what_does_not_run_here_is_confirmed() -> None:
-    told = Told(receive={"tasks": [], "stop": [{"id": "t", "attempt": 3}], "lease": 60.0})
+    told = ClusterForecast(receive={"tasks": [], "stop": [{"id": "t", "attempt": 3}], "lease": 60.0})
     run_for(told, 0.3, Watched())
     event = told.events_told[0][0]
     assert (event["task"], event["attempt"], event["event"], event["result"]) == ("t", 3, "ended", "stopped")
@@ -29,7 +29,7 @@ def test_a_stop_for_what_does_not_run_here_is_confirmed() -> None:
 
 def test_an_event_the_server_refuses_does_not_keep_the_others() -> None:
     received = iter([{"tasks": [offer("a"), offer("bad"), offer("c")], "stop": [], "lease": 60.0}])
-    told = Told(accept={"accepted": ["a", "bad", "c"], "refused": []})
+    told = ClusterForecast(accept={"accepted": ["a", "bad", "c"], "refused": []})
     told.receive = lambda *_, **__: (
         next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
     )  # type: ignore[method-assign]
@@ -41,7 +41,7 @@ def test_an_event_the_server_refuses_does_not_keep_the_others() -> None:
 
 def test_events_are_told_again_in_order_after_a_fault() -> None:
     received = iter([{"tasks": [offer("a")], "stop": [], "lease": 60.0}])
-    told = Told(accept={"accepted": ["a"], "refused": []})
+    told = ClusterForecast(accept={"accepted": ["a"], "refused": []})
     told.receive = lambda *_, **__: (
         next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
     )  # type: ignore[method-assign]
@@ -55,7 +55,7 @@ def test_events_are_told_again_in_order_after_a_fault() -> None:
 def test_a_late_agent_stops_what_is_no_longer_its_own() -> None:
     received = iter([{"tasks": [{**offer("a"), "command": ["sleep", "64"]}], "stop": [], "lease": 0.3}])
     nothing = {"tasks": [], "stop": [], "lease": 0.3}
-    told = Told(accept={"accepted": ["a"], "refused": []})
+    told = ClusterForecast(accept={"accepted": ["a"], "refused": []})
     told.receive = lambda *_, **__: next(received, None) or time.sleep(0.05) or nothing  # type: ignore[method-assign]
     told.heartbeat = lambda *_, **__: {"stop": [], "stale": ["a"], "lease": 0.3}  # type: ignore[method-assign]
     watched = Watched()

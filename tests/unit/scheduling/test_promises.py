@@ -31,7 +31,7 @@ class Actual:
 
 
 @dataclass
-class Told:
+class ClusterForecast:
     """What became of every promise of a campaign."""
 
     made: int = 0
@@ -55,7 +55,7 @@ class Campaign:
     """One cluster under the policy in virtual time, with losses of workers."""
 
     def __init__(self, seed, settings, *, losses=False, levels=(0,), number=120, workers=8):
-        self.chance, self.told, self.open = random.Random(seed), Told(), {}
+        self.chance, self.told, self.open = random.Random(seed), ClusterForecast(), {}
         self.jobs = list(drawn(self.chance, number, workers, levels))
         names = {f"n{k}": {"core": 2} for k in range(workers)}
         view = make_view(0.0, names, (), (), settings)
@@ -123,7 +123,7 @@ class Campaign:
 
 
 def total(told):
-    found = Told()
+    found = ClusterForecast()
     for one in told:
         found.made += one.made
         found.kept += one.kept
