@@ -17,8 +17,8 @@ from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.failover import (
     DELETED,
-    Elsewhere,
     Looks,
+    Relocation,
     Verdicts,
     evacuate,
     is_movable,
@@ -83,7 +83,7 @@ def _clear(service: Service, record: ClusterRecord, before: list[str], told: dic
             with after_commit("compile"):
                 service.compile(record.name)  # nothing new comes meanwhile
 
-    def clear(elsewhere: Elsewhere, job: JobRecord) -> None:
+    def clear(elsewhere: Relocation, job: JobRecord) -> None:
         if job.cluster_id != record.id or job.state not in LIVE:
             return
         if drain:
@@ -113,7 +113,7 @@ def _remove(service: Service, connection: sa.Connection, record: ClusterRecord) 
     clusters.remove(connection, record.id)
 
 
-def _drained(service: Service, elsewhere: Elsewhere, record: ClusterRecord, job: JobRecord) -> str:
+def _drained(service: Service, elsewhere: Relocation, record: ClusterRecord, job: JobRecord) -> str:
     """Let a job leave a cluster that is drained; return what became of it."""
     connection, now = elsewhere.connection, service.clock()
     own = tasks.of_job(connection, job.id)

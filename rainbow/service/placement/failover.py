@@ -122,7 +122,7 @@ def leave(service: Service, mirror: DepartedMirror) -> bool:
     left = look.left or deque(sorted(mirror.jobs))
     moved: dict[str, str] = {}
 
-    def place(elsewhere: Elsewhere, record: JobRecord) -> None:
+    def place(elsewhere: Relocation, record: JobRecord) -> None:
         # another process may have moved it since the mirror was followed: this one only says of its own cluster
         if record.cluster_id == mirror.entry.id and is_movable(elsewhere.connection, record):
             move = elsewhere.place(record, "its cluster accepts no tasks")
@@ -147,7 +147,7 @@ def is_leaving(service: Service, cluster_id: str) -> bool:
 
 
 def look_at_some(
-    service: Service, left: deque[str], verdicts: Verdicts, do: Callable[[Elsewhere, JobRecord], None]
+    service: Service, left: deque[str], verdicts: Verdicts, do: Callable[[Relocation, JobRecord], None]
 ) -> float:
     """Do something with jobs from the front of a queue in one short transaction; return the seconds it took.
 
@@ -155,10 +155,10 @@ def look_at_some(
     """
     began = perf_counter()
     with service.store.read() as connection:
-        matched = _match_some(Elsewhere(service, connection, verdicts), left, began)
+        matched = _match_some(Relocation(service, connection, verdicts), left, began)
     spent = perf_counter() - began
     with service.store.write() as connection:
-        elsewhere, began, looked_at = Elsewhere(service, connection, verdicts), perf_counter(), 0
+        elsewhere, began, looked_at = Relocation(service, connection, verdicts), perf_counter(), 0
         while looked_at < matched and (looked_at < AT_LEAST or perf_counter() - began < SLICE):
             record = jobs.get(connection, left.popleft())
             looked_at += 1
@@ -167,7 +167,7 @@ def look_at_some(
     return spent + perf_counter() - began
 
 
-def _match_some(elsewhere: Elsewhere, left: Iterable[str], began: float) -> int:
+def _match_some(elsewhere: Relocation, left: Iterable[str], began: float) -> int:
     """Match the first jobs of a queue until the time is over; return how many were."""
     count = 0
     for job_id in left:
@@ -183,7 +183,7 @@ def _match_some(elsewhere: Elsewhere, left: Iterable[str], began: float) -> int:
 def staying(service: Service, job_ids: Iterable[str]) -> list[str]:
     """Return those of a cluster's jobs that would stay if it took no tasks any more; nothing is written."""
     with service.store.read() as connection:
-        elsewhere = Elsewhere(service, connection, {})
+        elsewhere = Relocation(service, connection, {})
         records = (
             record for job_id in job_ids if (record := jobs.get(connection, job_id)) and record.state in jobs.LIVE
         )
@@ -192,7 +192,7 @@ def staying(service: Service, job_ids: Iterable[str]) -> list[str]:
 
 def evacuate(service: Service, connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
     """Place again what has come to a cluster that is to be deleted; return the live jobs that remain."""
-    elsewhere = Elsewhere(service, connection, {})
+    elsewhere = Relocation(service, connection, {})
     for record in jobs.live(connection, cluster_id):
         if is_movable(connection, record):
             elsewhere.place(record, DELETED)
@@ -229,7 +229,7 @@ class Going:
         return [verdict for verdict in self.verdicts if verdict.cluster in names]
 
 
-class Elsewhere:
+class Relocation:
     """Places jobs again in one transaction: what is the same for many of them is read once.
 
     A job goes back to no cluster it has left, but for the reasons `back_after`.
@@ -344,10 +344,10 @@ class Elsewhere:
         return self.verdicts[key]
 
 
-def by_hand(service: Service, connection: sa.Connection, record: JobRecord, verdicts: Verdicts) -> Elsewhere:
+def by_hand(service: Service, connection: sa.Connection, record: JobRecord, verdicts: Verdicts) -> Relocation:
     """Return where a job may go whose owner moves it: back to clusters that it has left, too."""
     moves = jobs.decision(connection, record.id).get("moves", [])
-    return Elsewhere(service, connection, verdicts, back_after={move["why"] for move in moves})
+    return Relocation(service, connection, verdicts, back_after={move["why"] for move in moves})
 
 
 def _admitted(connection: sa.Connection, record: JobRecord) -> bool:

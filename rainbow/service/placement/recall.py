@@ -19,7 +19,7 @@ from rainbow.scheduling import policies
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.facts import Around, facts_for
-from rainbow.service.placement.failover import DepartedMirror, Elsewhere, Going
+from rainbow.service.placement.failover import DepartedMirror, Going, Relocation
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
 from rainbow.store import clusters, events, jobs, tasks
@@ -87,7 +87,7 @@ def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < RECALL_PAUSE}
     pending = {job: task for job, task in _pending(mirror).items() if job not in asked.jobs}
     with service.store.read() as connection:
-        elsewhere = Elsewhere(service, connection, {}, back_after=[WHY])
+        elsewhere = Relocation(service, connection, {}, back_after=[WHY])
         wishes = [*_stuck(service, elsewhere, record, pending), *_sooner(service, elsewhere, mirror, pending, asked)]
     if wishes:
         with service.store.write() as connection:
@@ -115,7 +115,7 @@ def _is_stuck(task: Task) -> bool:
 
 
 def _stuck(
-    service: Service, elsewhere: Elsewhere, record: ClusterRecord, pending: Mapping[str, Task]
+    service: Service, elsewhere: Relocation, record: ClusterRecord, pending: Mapping[str, Task]
 ) -> Iterator[Wish]:
     """Yield the jobs that have waited long enough for what never comes; one that can go nowhere else stays."""
     settings = policies.get(record.policy).check(record.settings)
@@ -153,7 +153,7 @@ def _ask(connection: sa.Connection, wish: Wish, now: float) -> None:
 
 
 def _sooner(
-    service: Service, elsewhere: Elsewhere, mirror: Handing, pending: Mapping[str, Task], asked: Asked
+    service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], asked: Asked
 ) -> Iterator[Wish]:
     """Yield the jobs that gain by the rules of `limits.replace`, as far as the time for a look reaches."""
     limits, now, began = mirror.limits.get("replace"), service.clock(), service.monotonic()
@@ -170,7 +170,7 @@ def _sooner(
 
 
 def _gain(
-    service: Service, elsewhere: Elsewhere, record: JobRecord, facts: Mapping[str, Any], rules: Rules
+    service: Service, elsewhere: Relocation, record: JobRecord, facts: Mapping[str, Any], rules: Rules
 ) -> Wish | None:
     """Return the wish to be where a job would start first, if that is worth a move."""
     now, going = service.clock(), elsewhere.going(record)
@@ -221,13 +221,13 @@ def _move(service: Service, mirror: Handing) -> bool:
     """Move what its site has given back; of what has begun, or is not given back in time, nothing more is asked."""
     verdicts: dict[Any, Any] = {}
     with service.store.read() as connection:
-        elsewhere = Elsewhere(service, connection, verdicts, back_after=[WHY])
+        elsewhere = Relocation(service, connection, verdicts, back_after=[WHY])
         found = [job for job in sorted(mirror.withdrawn) if _settled(service, elsewhere, job)]
     if not found:
         return False
     moved: dict[str, str] = {}
     with service.store.write() as connection:
-        elsewhere = Elsewhere(service, connection, verdicts, back_after=[WHY])
+        elsewhere = Relocation(service, connection, verdicts, back_after=[WHY])
         for job in found:
             if (to := _go(elsewhere, job)) is not None:
                 moved[job] = to
@@ -237,7 +237,7 @@ def _move(service: Service, mirror: Handing) -> bool:
     return True
 
 
-def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
+def _settled(service: Service, elsewhere: Relocation, job: str) -> bool:
     """Return whether a job that was asked for is back, has begun, or is not given back; match it if it is back."""
     record = jobs.get(elsewhere.connection, job)
     if record is None or not record.wait or code_of(record) != WITHDRAWING:
@@ -249,7 +249,7 @@ def _settled(service: Service, elsewhere: Elsewhere, job: str) -> bool:
     return not states <= UNBEGUN or not 0 <= service.clock() - record.wait["since"] < SITE_TIMEOUT
 
 
-def _go(elsewhere: Elsewhere, job: str) -> str | None:
+def _go(elsewhere: Relocation, job: str) -> str | None:
     """Move a job that is back; return the id of the cluster that has it now, None: it stays."""
     connection, record = elsewhere.connection, jobs.get(elsewhere.connection, job)
     if record is None or not record.wait or code_of(record) != WITHDRAWING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.service.core.service import ByCluster, Outlook
 from rainbow.service.placement.facts import Facts, facts_for
-from rainbow.service.placement.failover import SLICE, DepartedMirror, Elsewhere, Move, is_movable
+from rainbow.service.placement.failover import SLICE, DepartedMirror, Move, Relocation, is_movable
 from rainbow.store import jobs
 from rainbow.store.jobs import code_of
 from rainbow.text import rfc3339
@@ -154,7 +154,7 @@ class _Looking:
         self._service, self._connection, self._id = service, connection, cluster_id
         self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
         self.looked = 0  # jobs
-        self.elsewhere = Elsewhere(service, connection, {} if verdicts is None else verdicts, back_after=[WHY])
+        self.elsewhere = Relocation(service, connection, {} if verdicts is None else verdicts, back_after=[WHY])
 
     def gains(self, job_ids: list[str]) -> Iterator[tuple[float, str]]:
         """Yield the seconds that each job would gain that moves by the rules, until the time is over."""
