@@ -207,7 +207,7 @@ def is_movable(connection: sa.Connection, record: JobRecord) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class Destinations:
     """Where a job may go: what it asks for, how a cluster is chosen, and the verdicts of those open to it."""
 
     read: Reading
@@ -248,7 +248,7 @@ class Relocation:
         return self._connection
 
     def look(
-        self, record: JobRecord, among: Collection[str] | None = None, going: Going | None = None
+        self, record: JobRecord, among: Collection[str] | None = None, going: Destinations | None = None
     ) -> Move | None:
         """Return where a job would go, of these clusters if some are named, without writing."""
         return self._move(record, "", going or self.going(record), among)
@@ -258,7 +258,7 @@ class Relocation:
         record: JobRecord,
         why: str,
         among: Collection[str] | None = None,
-        going: Going | None = None,
+        going: Destinations | None = None,
         known: Facts | None = None,
         **more: Any,
     ) -> Move | None:
@@ -279,7 +279,7 @@ class Relocation:
             events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
         return move
 
-    def going(self, record: JobRecord) -> Going:
+    def going(self, record: JobRecord) -> Destinations:
         """Return where a job may go."""
         connection, decision = self._connection, jobs.decision(self._connection, record.id)
         again, read = ledger.again(connection, record.id), reading_of(connection, record)
@@ -287,13 +287,13 @@ class Relocation:
         entries = self._open(record, again.get("clusters", []), {record.cluster, *left}, read.request)
         verdicts = self._matched(read.request, entries)
         selector, options = again.get("selector", ""), again.get("options", {})
-        return Going(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
+        return Destinations(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
 
     def _move(
         self,
         record: JobRecord,
         why: str,
-        going: Going,
+        going: Destinations,
         among: Collection[str] | None = None,
         known: Facts | None = None,
         **more: Any,

@@ -19,7 +19,7 @@ from rainbow.scheduling import policies
 from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.facts import Around, facts_for
-from rainbow.service.placement.failover import DepartedMirror, Going, Relocation
+from rainbow.service.placement.failover import DepartedMirror, Destinations, Relocation
 from rainbow.service.placement.replacement import LONGEST, WHY, Rules
 from rainbow.state_machine import Hold, Task, TaskState
 from rainbow.store import clusters, events, jobs, tasks
@@ -196,7 +196,7 @@ def _planned(facts: Mapping[str, Any], now: float) -> float | None:
 
 
 def _waits(
-    service: Service, connection: sa.Connection, record: JobRecord, going: Going
+    service: Service, connection: sa.Connection, record: JobRecord, going: Destinations
 ) -> tuple[float, dict[str, float]]:
     """Return for how long such a job waits at least here, and at most elsewhere where that is known."""
     here = Verdict(record.cluster, True, totals=going.candidates[0].totals)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rainbow.forecast.outlook import Arriving, ClusterForecast
     from rainbow.service.core.service import Service
-    from rainbow.service.placement.failover import Going
+    from rainbow.service.placement.failover import Destinations
     from rainbow.store.jobs import JobRecord
 
 WHY = "expected to end sooner there"
@@ -133,7 +133,7 @@ class Better:
     """A job that would gain by a move: where it may go, its ends there, and the cluster where it ends first."""
 
     record: JobRecord
-    going: Going
+    going: Destinations
     facts: Facts
     name: str
     finish: float
