@@ -22,7 +22,7 @@ VIEWERS = 100
 WAIT, ENDED = 30, 2.0  # seconds that an agent waits for work; until what was begun has ended
 PAUSE, CALM = 2.0, 10.0  # seconds of page.js
 SPAWN = get_context("spawn")
-Asking = Iterator[Coroutine[Any, Any, None]]
+RecallState = Iterator[Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -88,13 +88,13 @@ class Line:
 # ── who asks ──
 
 
-def agents(crowd: Crowd) -> Asking:
+def agents(crowd: Crowd) -> RecallState:
     """Every cluster's agent; what they wait ends at unlike times."""
     for k, (name, secret) in enumerate(crowd.secrets.items()):
         yield _agent(crowd, name, secret, 3 + WAIT * k / len(crowd.secrets))
 
 
-def viewers(crowd: Crowd) -> Asking:
+def viewers(crowd: Crowd) -> RecallState:
     """As many viewers as there are to be."""
     return (_viewer(crowd, number) for number in range(VIEWERS))
 
@@ -167,7 +167,7 @@ async def _looks(crowd: Crowd, line: Line, path: str, headers: dict[str, str], d
 
 
 @contextmanager
-def apart(who: Callable[[Crowd], Asking], crowd: Crowd) -> Iterator[Connection]:
+def apart(who: Callable[[Crowd], RecallState], crowd: Crowd) -> Iterator[Connection]:
     """Give those a process of their own, that `asking` speaks to; afterwards note what they were answered."""
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_run, args=(theirs, who, crowd), daemon=True)
@@ -192,11 +192,11 @@ def asking(those: Connection) -> Iterator[None]:
         those.recv()
 
 
-def _run(parent: Connection, who: Callable[[Crowd], Asking], crowd: Crowd) -> None:
+def _run(parent: Connection, who: Callable[[Crowd], RecallState], crowd: Crowd) -> None:
     asyncio.run(_obey(parent, who, crowd))
 
 
-async def _obey(parent: Connection, who: Callable[[Crowd], Asking], crowd: Crowd) -> None:
+async def _obey(parent: Connection, who: Callable[[Crowd], RecallState], crowd: Crowd) -> None:
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, parent.recv):
         async with _all(who(crowd)):
@@ -207,7 +207,7 @@ async def _obey(parent: Connection, who: Callable[[Crowd], Asking], crowd: Crowd
 
 
 @asynccontextmanager
-async def _all(those: Asking) -> AsyncIterator[None]:
+async def _all(those: RecallState) -> AsyncIterator[None]:
     running = [asyncio.create_task(one) for one in those]
     await asyncio.sleep(ENDED)
     yield

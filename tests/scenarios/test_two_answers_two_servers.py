@@ -10,7 +10,7 @@ from tests.conftest import Clock, app_of, open_service_at
 from tests.scenarios.test_two_answers import WHO
 from tests.service.scheduler.test_service_reasons import register, submit
 from tests.support.agent_by_hand import Agent
-from tests.support.asking import Asking
+from tests.support.asking import RecallState
 from tests.support.postgres import Postgres
 
 
@@ -18,7 +18,7 @@ from tests.support.postgres import Postgres
 def test_two_servers_give_one_reason_at_one_time(postgres_server: Postgres, policy: str) -> None:
     database, clock = postgres_server.new_database(), Clock()
     services = [open_service_at(database, clock) for _ in range(2)]
-    api = Asking(app_of(services[0]).test_client())
+    api = RecallState(app_of(services[0]).test_client())
     cluster = register(api, policy)
     agent = Agent(api, cluster["secret"])
     agent.say("heartbeat")

@@ -22,7 +22,7 @@ def shared_folder():
     return SHARED
 
 
-class Asking:
+class RecallState:
     """Flask's test client with a credential by one word."""
 
     def __init__(self, client) -> None:
@@ -56,7 +56,7 @@ def jobspec(cores=1, command=("true",), **more):
 @pytest.fixture
 def api(service):
     """The API of a service."""
-    return Asking(create_app(service).test_client())
+    return RecallState(create_app(service).test_client())
 
 
 @pytest.fixture

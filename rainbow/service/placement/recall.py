@@ -62,7 +62,7 @@ class Asked:
     jobs: dict[str, float] = field(default_factory=dict)
 
 
-class Asking(ByCluster[Asked]):
+class RecallState(ByCluster[Asked]):
     """What was asked of each site."""
 
 
@@ -80,7 +80,7 @@ class Wish:
 def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     """Ask for what should leave a site, and move what it has given back; return whether anything was written."""
     wrote = bool(mirror.withdrawn) and _move(service, mirror)
-    asked, now = service.state(Asking).setdefault(record.id, Asked()), service.clock()
+    asked, now = service.state(RecallState).setdefault(record.id, Asked()), service.clock()
     if not mirror.booked or 0 <= now - asked.at < LOOK_INTERVAL:
         return wrote
     asked.at = now
