@@ -67,7 +67,7 @@ class RecallState(ByCluster[Asked]):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RecallRequest:
     """A job that should leave its site: why, what is done, and where to, "": wherever its own selection says."""
 
     job: str
@@ -116,7 +116,7 @@ def _is_stuck(task: Task) -> bool:
 
 def _stuck(
     service: Service, elsewhere: Relocation, record: ClusterRecord, pending: Mapping[str, Task]
-) -> Iterator[Wish]:
+) -> Iterator[RecallRequest]:
     """Yield the jobs that have waited long enough for what never comes; one that can go nowhere else stays."""
     settings = policies.get(record.policy).check(record.settings)
     after, then = settings.get("stuck_after", inf), str(settings.get("on_stuck", "hold"))
@@ -126,10 +126,10 @@ def _stuck(
         if found and _is_stuck(task) and service.clock() - told["since"] >= after:
             why = f"stuck at {record.name} for {after:g} s: {told['facts'].get('reason') or told['text']}"
             stays = then == "withdraw" and elsewhere.look(found) is None
-            yield Wish(job, why, "hold" if stays else then)
+            yield RecallRequest(job, why, "hold" if stays else then)
 
 
-def _ask(connection: sa.Connection, wish: Wish, now: float) -> None:
+def _ask(connection: sa.Connection, wish: RecallRequest, now: float) -> None:
     """Say what is to become of a job, and do it."""
     record = jobs.get(connection, wish.job)
     if record is None or record.state not in LIVE or record.canceled_at is not None:
@@ -154,7 +154,7 @@ def _ask(connection: sa.Connection, wish: Wish, now: float) -> None:
 
 def _sooner(
     service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], asked: Asked
-) -> Iterator[Wish]:
+) -> Iterator[RecallRequest]:
     """Yield the jobs that gain by the rules of `limits.replace`, as far as the time for a look reaches."""
     limits, now, began = mirror.limits.get("replace"), service.clock(), service.monotonic()
     if limits is None or 0 <= now - asked.sooner < limits["every"]:
@@ -171,7 +171,7 @@ def _sooner(
 
 def _gain(
     service: Service, elsewhere: Relocation, record: JobRecord, facts: Mapping[str, Any], rules: Rules
-) -> Wish | None:
+) -> RecallRequest | None:
     """Return the wish to be where a job would start first, if that is worth a move."""
     now, going = service.clock(), elsewhere.going(record)
     if not going.ids or not rules.allows(going.decision.get("moves", []), now):
@@ -183,7 +183,7 @@ def _gain(
     if here == inf or not name or not rules.pays(now + here, now + there[name], now):
         return None
     told = {"expected_wait": {"here": round(here, 1), "there": round(there[name], 1)}}
-    return Wish(record.id, WHY, to=name, facts=told)
+    return RecallRequest(record.id, WHY, to=name, facts=told)
 
 
 def _planned(facts: Mapping[str, Any], now: float) -> float | None:
