@@ -28,7 +28,7 @@ MOST_POINTS = 4_096
 
 
 @dataclass(frozen=True)
-class Wish:
+class NodeRequest:
     """What is asked of one node: a slot (or None), what is beside it, and what the job has together.
 
     `slots` is how many there must be on each node, 0: at least one, as `total` says.
@@ -65,7 +65,7 @@ def with_model(part: Resource, model: str) -> Resource:
 class Capacity:
     """What vertices of one kind give to a wish."""
 
-    def __init__(self, wish: Wish, kind: SubtreeClass, pools: Pools) -> None:
+    def __init__(self, wish: NodeRequest, kind: SubtreeClass, pools: Pools) -> None:
         self.wish = wish
         self.kind = kind
         self.pools = pools

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rainbow.jobspec.request import CONTAINMENT, PROPERTIES, SLOT, Condition, Count, Need, Resource
-from rainbow.matching.site.capacity import Capacity, Point, Wish, counted, with_model
+from rainbow.matching.site.capacity import Capacity, NodeRequest, Point, counted, with_model
 
 if TYPE_CHECKING:
     from rainbow.matching.equivalence.cluster_class import ClusterClass
@@ -115,7 +115,9 @@ def _plain(tree: Resource, workers: Mapping[SubtreeClass, int]) -> Resource:
     return replace(tree, count=count, cpus=False, same="", at_most=(), children=inside)
 
 
-def _wish_of(tree: Resource, shares: Forest, worker_type: str, bounded: bool) -> tuple[Wish | None, int, int, int]:
+def _wish_of(
+    tree: Resource, shares: Forest, worker_type: str, bounded: bool
+) -> tuple[NodeRequest | None, int, int, int]:
     """Return what each node is asked for, how many nodes there may be, and the slots in all (0: as many as each)."""
     spreads = shares or bounded or any(part.is_spread for part in tree.walk())
     if not spreads:
@@ -129,10 +131,10 @@ def _wish_of(tree: Resource, shares: Forest, worker_type: str, bounded: bool) ->
         high = tree.count.max if tree.count.max is not None else MOST_NODES
         total = slot.count.min if slot and slot.total else 0
         each = 0 if total or not slot else slot.count.min
-        return Wish(tree, slot, each, beside, shares), tree.count.min, min(high, total or high), total
+        return NodeRequest(tree, slot, each, beside, shares), tree.count.min, min(high, total or high), total
     if tree.is_slot and not any(part.is_slot or part.type == worker_type for c in tree.children for part in c.walk()):
         node, many = Resource(worker_type), tree.count.min
-        return Wish(node, tree, 0, (), shares), 1, many, many
+        return NodeRequest(node, tree, 0, (), shares), 1, many, many
     if tree.is_slot and len(tree.children) == 1 and tree.children[0].type == worker_type:
         inner, low, high, total = _wish_of(tree.children[0], shares, worker_type, bounded)
         if inner is None or inner.slot or tree.count.min != 1:
@@ -142,7 +144,7 @@ def _wish_of(tree: Resource, shares: Forest, worker_type: str, bounded: bool) ->
 
 
 def _spread(
-    wish: Wish,
+    wish: NodeRequest,
     low: int,
     high: int,
     total: int,
@@ -257,7 +259,10 @@ def _levelled(chosen: Sequence[Given], asked: State, shares: int) -> Iterator[tu
 
 
 def _trees(
-    wish: Wish, spreading: Iterator[tuple[Given, Point, int]], groups: Sequence[Group], counts: Mapping[str, int]
+    wish: NodeRequest,
+    spreading: Iterator[tuple[Given, Point, int]],
+    groups: Sequence[Group],
+    counts: Mapping[str, int],
 ) -> Forest:
     """Write each run of nodes that give alike as a request of plain nodes."""
     threads = {group.capacity.kind.threads for group in groups}
@@ -288,7 +293,7 @@ def _own(type_: str, field: str, value: str) -> Need:
     return Need(CONTAINMENT, tuple(Condition("match", {"field": f, "value": v}) for f, v in conditions))
 
 
-def _of_one_model(wish: Wish, capacity: Capacity, point: Point) -> Wish:
+def _of_one_model(wish: NodeRequest, capacity: Capacity, point: Point) -> NodeRequest:
     """Return the wish with the models that a node of a kind can give it."""
     slots = point[0]
     inside = wish.slot.children if wish.slot else ()
@@ -309,7 +314,7 @@ def _of_one_model(wish: Wish, capacity: Capacity, point: Point) -> Wish:
     return replace(wish, slot=slot, beside=tuple(map(settled, wish.beside)), shares=tuple(map(settled, wish.shares)))
 
 
-def _node(wish: Wish, capacity: Capacity, point: Point) -> Resource:
+def _node(wish: NodeRequest, capacity: Capacity, point: Point) -> Resource:
     """Return the request for one node that gives a point."""
     slots, shares = point[0], point[1:]
     beside = [counted(part, capacity.cores(part, 1)) for part in wish.beside]
@@ -326,7 +331,7 @@ def _node(wish: Wish, capacity: Capacity, point: Point) -> Resource:
 
 
 def _nested(
-    wish: Wish, low: int, total: int, rooted: ClusterClass, workers: Mapping[SubtreeClass, int]
+    wish: NodeRequest, low: int, total: int, rooted: ClusterClass, workers: Mapping[SubtreeClass, int]
 ) -> Forest | None:
     """Return nodes whose parts lie in others, or hang on subsystems: with `total`, as many on each as on the next."""
     nodes = low if not total else max(low, 1)
