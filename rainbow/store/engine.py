@@ -57,7 +57,7 @@ class Alone(Exception):
     """What was begun beside other writers must be done again as the only one."""
 
 
-class Overtaken(Alone):
+class Contended(Alone):
     """Another server writes of the same cluster: what is done again may find another one, or this one free."""
 
 
@@ -146,7 +146,7 @@ class Store:
             alone: list[Exception] = []
             works = self.all_together([partial(_beside, alone, do) for do in parts[len(done) :]], beside=True)
             done += takewhile(lambda work: not isinstance(work.fault, Alone), works)
-            if not any(isinstance(each, Overtaken) for each in alone):
+            if not any(isinstance(each, Contended) for each in alone):
                 break
         return done + self.all_together(parts[len(done) :])
 

@@ -15,7 +15,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.jobs import numbers
 from rainbow.store import Store, cluster_states, clusters, events, open_store
 from rainbow.store.cluster_states import StateBoard
-from rainbow.store.engine import Alone, Overtaken
+from rainbow.store.engine import Alone, Contended
 from rainbow.store.schema import jobs
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.service.placement.test_booking import SELECTOR, all_at_once
@@ -139,7 +139,7 @@ def test_part_that_fails_leaves_no_event_and_the_others_theirs(pair: list[Store]
 
 
 def test_part_that_is_overtaken_is_done_again_beside_the_other_server(pair: list[Store]) -> None:
-    entered, leave, faults = threading.Event(), threading.Event(), [Overtaken()]
+    entered, leave, faults = threading.Event(), threading.Event(), [Contended()]
 
     def hold(_: sa.Connection) -> None:
         entered.set()
