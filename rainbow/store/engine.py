@@ -53,11 +53,11 @@ CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
 T = TypeVar("T")
 
 
-class Alone(Exception):
+class NeedsExclusiveWrite(Exception):
     """What was begun beside other writers must be done again as the only one."""
 
 
-class Contended(Alone):
+class Contended(NeedsExclusiveWrite):
     """Another server writes of the same cluster: what is done again may find another one, or this one free."""
 
 
@@ -145,7 +145,7 @@ class Store:
         for _ in range(TRIES if beside and self.many_processes else 0):
             alone: list[Exception] = []
             works = self.all_together([partial(_beside, alone, do) for do in parts[len(done) :]], beside=True)
-            done += takewhile(lambda work: not isinstance(work.fault, Alone), works)
+            done += takewhile(lambda work: not isinstance(work.fault, NeedsExclusiveWrite), works)
             if not any(isinstance(each, Contended) for each in alone):
                 break
         return done + self.all_together(parts[len(done) :])
@@ -268,12 +268,12 @@ def is_beside(connection: sa.Connection) -> bool:
 def _beside(alone: list[Exception], do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
     """Do a part unless one before it must be `alone`; what another process has just stored makes it so too."""
     if alone:
-        raise Alone
+        raise NeedsExclusiveWrite
     try:
         return do(connection)
-    except (Alone, sa.exc.IntegrityError) as fault:
+    except (NeedsExclusiveWrite, sa.exc.IntegrityError) as fault:
         alone.append(fault)
-        raise Alone from fault
+        raise NeedsExclusiveWrite from fault
 
 
 def _recorded(do: Callable[[sa.Connection], T]) -> Callable[[sa.Connection], T]:

@@ -21,7 +21,7 @@ from rainbow.service.placement.candidates import verdicts_on
 from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
-from rainbow.store.engine import Alone, Contended
+from rainbow.store.engine import Contended, NeedsExclusiveWrite
 from rainbow.store.jobs import UnplacedRecord
 from rainbow.text import some
 
@@ -178,9 +178,9 @@ def _largest(cluster: Cluster) -> int:
 FEW = 10  # clusters: so many may all be locked by one other server's burst
 
 
-def overtaken(candidates: Collection[str]) -> Alone:
+def overtaken(candidates: Collection[str]) -> NeedsExclusiveWrite:
     """Return what is raised where another server writes of the cluster that was selected of these."""
-    return Contended() if len(candidates) >= FEW else Alone()
+    return Contended() if len(candidates) >= FEW else NeedsExclusiveWrite()
 
 
 def taking(connection: sa.Connection, name: str, *, lock_of: Collection[str] = ()) -> ClusterRecord:

@@ -37,7 +37,7 @@ from rainbow.service.placement.staged_tasks import LARGE, Staged, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
 from rainbow.state_machine import JobState, Task
 from rainbow.store import events, jobs, statistics, tasks
-from rainbow.store.engine import Alone, is_beside
+from rainbow.store.engine import NeedsExclusiveWrite, is_beside
 from rainbow.store.jobs import JobRecord
 from rainbow.transitions import STARTS
 
@@ -92,7 +92,7 @@ class SubmitTransaction:
         if decided.choice.cluster is not None:
             return refusal.answer_of(*self._take(connection, decided)), False
         if self.beside:
-            raise Alone
+            raise NeedsExclusiveWrite
         why = self.refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
             return refusal.answer_of(*self._queue(connection, decided, why)), False
@@ -189,7 +189,7 @@ class SubmitTransaction:
         refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
         if self.beside and (record.account or record.qos):  # since the last submit here there are such
-            raise Alone
+            raise NeedsExclusiveWrite
         told = [*decided.told["warnings"], *refusal.counts_less(cluster, self.wanted.request)]
         decision = {**decided.told, "warnings": told, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)

@@ -15,7 +15,7 @@ from rainbow.service import Service, Settings
 from rainbow.service.jobs import numbers
 from rainbow.store import Store, cluster_states, clusters, events, open_store
 from rainbow.store.cluster_states import StateBoard
-from rainbow.store.engine import Alone, Contended
+from rainbow.store.engine import Contended, NeedsExclusiveWrite
 from rainbow.store.schema import jobs
 from tests.conftest import ADMIN, REGISTRATION, Api, Cluster, grid, jobspec
 from tests.service.placement.test_booking import SELECTOR, all_at_once
@@ -130,10 +130,10 @@ def test_part_that_fails_leaves_no_event_and_the_others_theirs(pair: list[Store]
     def part(connection: sa.Connection, *, fails: bool = False) -> None:
         events.add(connection, 0.0, "c", "job", fails=fails)
         if fails:
-            raise Alone
+            raise NeedsExclusiveWrite
 
     faults = beside(pair[0], part, lambda connection: part(connection, fails=True), part)
-    assert [type(fault) for fault in faults] == [type(None), Alone, type(None)]
+    assert [type(fault) for fault in faults] == [type(None), NeedsExclusiveWrite, type(None)]
     with pair[1].read() as connection:
         assert [event.facts for event in events.after(connection, 0, None)] == [{"fails": False}] * 2
 
