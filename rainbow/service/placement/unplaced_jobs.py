@@ -39,7 +39,7 @@ APART = 1e-6  # seconds between two turns of one moment
 # ── whose turn it is ──
 
 
-class Turns:
+class SchedulingTurns:
     """The jobs that wait, in turn: a requestor who is served goes to the end, of each the oldest job is first.
 
     With accounts the best by fair share comes before all turns; `factors` by account and requestor.
@@ -99,9 +99,9 @@ class Round:
         if not waiting or (seen == self._seen and not over and not self._unfinished):
             return []
         self._seen, self._again = seen, now + RETRY
-        return self._try_all(Turns(waiting, now, {key: one.factor for key, one in found.items()}))
+        return self._try_all(SchedulingTurns(waiting, now, {key: one.factor for key, one in found.items()}))
 
-    def _try_all(self, turns: Turns) -> list[str]:
+    def _try_all(self, turns: SchedulingTurns) -> list[str]:
         end_, placed = self._clock() + LONGEST, list[str]()
         failed: set[str] = set()  # what nobody took in this round: nothing is freed in the meantime
         self._unfinished = False

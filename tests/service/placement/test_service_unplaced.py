@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rainbow.service.placement.unplaced_jobs import RETRY, Round, Turns
+from rainbow.service.placement.unplaced_jobs import RETRY, Round, SchedulingTurns
 from rainbow.service.scheduler.loop import step_safely
 from rainbow.store import jobs as waits
 from rainbow.store.jobs import WaitingJob
@@ -284,7 +284,7 @@ def test_two_servers_on_one_store_place_a_job_once(api: Api, monkeypatch: pytest
 
 def test_turns_go_round_between_requestors_within_one_moment() -> None:
     waiting = [WaitingJob(f"{who}{n}", who, float(n), float(n)) for n, who in enumerate("aaabbc")]
-    turns, order = Turns(waiting, 9.0), []
+    turns, order = SchedulingTurns(waiting, 9.0), []
     while (following := turns.next()) is not None:
         order.append(following[0])
         turns.serve(following[1])
@@ -293,7 +293,7 @@ def test_turns_go_round_between_requestors_within_one_moment() -> None:
 
 def test_the_best_account_by_fair_share_comes_before_all_turns():
     waiting = [WaitingJob(f"j{k}", who, float(k), 0.0, who[:3]) for k, who in enumerate(["bio1", "bio1", "cfd1"])]
-    turns, order = Turns(waiting, 9.0, {("bio", "bio1"): 0.5, ("cfd", "cfd1"): 1.0}), []
+    turns, order = SchedulingTurns(waiting, 9.0, {("bio", "bio1"): 0.5, ("cfd", "cfd1"): 1.0}), []
     while (following := turns.next()) is not None:
         order.append(following[0])
         turns.serve(following[1])
