@@ -348,7 +348,7 @@ class Names(Protocol):
 
 
 @runtime_checkable
-class Whole(Protocol):
+class TakesWholeWorkers(Protocol):
     """What a policy has beside, if a worker may serve one gang at a time."""
 
     def takes_whole_workers(self, settings: Mapping[str, Any]) -> bool:

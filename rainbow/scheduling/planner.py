@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rainbow.scheduling.cluster_index import ClusterIndex
-from rainbow.scheduling.interface import Free, Plan, Policy, Start, View, Wait, Whole, cluster_index_of
+from rainbow.scheduling.interface import Free, Plan, Policy, Start, TakesWholeWorkers, View, Wait, cluster_index_of
 from rainbow.scheduling.invariants import left, started
 from rainbow.scheduling.qos import Limit, Rules
 from rainbow.scheduling.rules.preemption import NAME, Preemption
@@ -71,7 +71,7 @@ def _within(policy: Policy, view: View, rules: Rules) -> Plan:
         made = answer(cut)
         made = without(view, made, beyond(view, made, rules, used))
     if preemption is not None:
-        whole = isinstance(policy, Whole) and policy.takes_whole_workers(view.settings)
+        whole = isinstance(policy, TakesWholeWorkers) and policy.takes_whole_workers(view.settings)
         stops, waits = preemption.orders(made, cut, whole=whole)
         named = {wait.job for wait in waits}
         others = tuple(wait for wait in made.waits if wait.job not in named)
