@@ -108,7 +108,7 @@ def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeStates:
     """States that were kept whole, and the board they stood on."""
 
     part: DigestedText
@@ -119,7 +119,7 @@ class Frames:
     """The last states that were kept whole; of those after them only what differs is kept, until that is as much."""
 
     def __init__(self) -> None:
-        self._last: Whole | None = None
+        self._last: WholeStates | None = None
         self._spent = 0
 
     def parts(self, read: BoardStates) -> dict[str, DigestedText]:
@@ -135,9 +135,9 @@ class Frames:
         self._spent += len(frame.text)
         return {"base": last.part, "frame": frame}
 
-    def _whole(self, board: Board) -> Whole:
+    def _whole(self, board: Board) -> WholeStates:
         self._spent = 0
-        return Whole(DigestedText.of(board.kept(range(len(board.made)))), board)
+        return WholeStates(DigestedText.of(board.kept(range(len(board.made)))), board)
 
 
 def restored(given: Mapping[str, Any]) -> dict[str, Any]:
