@@ -249,9 +249,9 @@ def lose_the_silent(service: Service, mirror: Mirror) -> bool:
     """
     entry, now = mirror.entry, service.monotonic()
     looked = service.state(LossChecks)
-    if not mirror.stirred and 0 <= now - looked.get(entry.id, 0.0) < min(LOOK, service.settings.lease / 20):
+    if not mirror.workers_changed and 0 <= now - looked.get(entry.id, 0.0) < min(LOOK, service.settings.lease / 20):
         return False
-    looked[entry.id], mirror.stirred = now, False
+    looked[entry.id], mirror.workers_changed = now, False
     anew = service.heartbeats.uptime() <= service.settings.lease
     known = mirror.workers
     with service.store.read() as connection:

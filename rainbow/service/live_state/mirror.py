@@ -237,7 +237,7 @@ class Mirror:
         ] = {}  # by task and attempt: those that have given their space back since the last plan
         self.resting: dict[str, Task] = {}  # tasks that were lost, and wait for their time
         self.workers: dict[str, WorkerRecord] = {}
-        self.stirred = True  # workers have changed since somebody looked for what is lost
+        self.workers_changed = True  # workers have changed since somebody looked for what is lost
         self.states: Counter[WorkerState] = Counter()
         self.agents: Counter[str] = Counter()  # tasks each holds
         self.dependents = Dependents()
@@ -268,7 +268,7 @@ class Mirror:
             if before is not None:
                 self.states[before.state] -= 1
             self.states[record.state] += 1
-            self.stirred = self.stirred or before is None or before.state is not record.state
+            self.workers_changed = self.workers_changed or before is None or before.state is not record.state
         self.workers.update(fresh)
         self._touched |= fresh.keys() & self._capacity.keys()
 
