@@ -198,7 +198,9 @@ class Service:
         self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
         self.faults = ByCluster[str]()  # why a cluster's last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
-        self.restless: set[str] = set()  # ids of clusters to be stepped at every tick, even if nothing happens there
+        self.poll_every_tick: set[str] = (
+            set()
+        )  # ids of clusters to be stepped at every tick, even if nothing happens there
         self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
         self.news = PubSub()
         self.store.for_agents = self._tell_agents
@@ -280,7 +282,7 @@ class Service:
             for kept in (self.faults, *self._states.values()):
                 if isinstance(kept, ByCluster):
                     kept.pop(gone.id, None)
-            self.restless.discard(gone.id)
+            self.poll_every_tick.discard(gone.id)
             self.unfinished.discard(gone.id)
 
     def tell(self, *cluster_ids: str, changed: bool = False, agents: bool = False) -> None:

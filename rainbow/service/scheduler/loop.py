@@ -236,7 +236,7 @@ class Loop:
         self._line.follow(service.catalogue)
         self._look_around(touched, now)
         self._line.follow(service.catalogue)
-        known = self._line.known(touched | service.restless | service.unfinished | service.faults.keys())
+        known = self._line.known(touched | service.poll_every_tick | service.unfinished | service.faults.keys())
         asleep = self._asleep(known) - service.unfinished if known else set()
         self._line.put_off(sorted(asleep))
         return sorted(known - asleep)

@@ -164,7 +164,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if record is not None and prepare_step(service, mirror, record):  # 2
         record = follow(service, mirror)
     seen = frozen(service, mirror, record) if record else None  # 3
-    service.restless.discard(entry.id)
+    service.poll_every_tick.discard(entry.id)
     more = mirror.ending or any(is_so(service, entry.id) for is_so in (is_leaving, is_unfinished, is_awaited))
     (service.unfinished.add if more else service.unfinished.discard)(entry.id)
     if seen is None:
@@ -181,8 +181,8 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     mirror.ended = {}
     reserved = {order.job for order in plan.orders if isinstance(order, Reserve) and order.at == inf}
     mirror.promised = reserved | {one.job for one in plan.promises}
-    if mirror.resting or mirror.dependents.restless(mirror.jobs) or _awaits_time(seen, plan):
-        service.restless.add(entry.id)
+    if mirror.resting or mirror.dependents.poll_every_tick(mirror.jobs) or _awaits_time(seen, plan):
+        service.poll_every_tick.add(entry.id)
     return ordered
 
 

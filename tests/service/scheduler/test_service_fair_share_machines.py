@@ -191,4 +191,4 @@ def test_cluster_at_rest_remembers_nothing_and_is_left_alone(there):
     assert there.job(ann)["state"] == "COMPLETED"
     there.step()
     assert snapshot(there.api.service, "one").record.memory == {}
-    assert there.api.service.restless == set()
+    assert there.api.service.poll_every_tick == set()
