@@ -201,7 +201,7 @@ class Service:
         self.poll_every_tick: set[str] = (
             set()
         )  # ids of clusters to be stepped at every tick, even if nothing happens there
-        self.unfinished: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
+        self.has_backlog: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
         self.news = PubSub()
         self.store.for_agents = self._tell_agents
         self.turns = StepLocks(store)
@@ -283,7 +283,7 @@ class Service:
                 if isinstance(kept, ByCluster):
                     kept.pop(gone.id, None)
             self.poll_every_tick.discard(gone.id)
-            self.unfinished.discard(gone.id)
+            self.has_backlog.discard(gone.id)
 
     def tell(self, *cluster_ids: str, changed: bool = False, agents: bool = False) -> None:
         """Wake who waits for something to happen to these clusters (none: any); `changed`: their graphs have.

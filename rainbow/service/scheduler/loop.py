@@ -236,8 +236,8 @@ class Loop:
         self._line.follow(service.catalogue)
         self._look_around(touched, now)
         self._line.follow(service.catalogue)
-        known = self._line.known(touched | service.poll_every_tick | service.unfinished | service.faults.keys())
-        asleep = self._asleep(known) - service.unfinished if known else set()
+        known = self._line.known(touched | service.poll_every_tick | service.has_backlog | service.faults.keys())
+        asleep = self._asleep(known) - service.has_backlog if known else set()
         self._line.put_off(sorted(asleep))
         return sorted(known - asleep)
 

@@ -166,7 +166,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     seen = frozen(service, mirror, record) if record else None  # 3
     service.poll_every_tick.discard(entry.id)
     more = mirror.ending or any(is_so(service, entry.id) for is_so in (is_leaving, is_unfinished, is_awaited))
-    (service.unfinished.add if more else service.unfinished.discard)(entry.id)
+    (service.has_backlog.add if more else service.has_backlog.discard)(entry.id)
     if seen is None:
         return False
     began = thread_time()
