@@ -316,7 +316,7 @@ class Mirror:
         for jobs_ in (self.waiting, self._uncoded, self.ending, self.withdrawn, self.paying):
             jobs_.discard(job_id)
 
-    def see_off(self, job_id: str) -> None:
+    def forget_moved(self, job_id: str) -> None:
         """Forget a job that this process has moved to another cluster, and that it has."""
         if job_id in self.jobs:
             self.drop_job(job_id)

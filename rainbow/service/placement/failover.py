@@ -93,7 +93,7 @@ class DepartedMirror(Protocol):
     def promised(self) -> Collection[str] | None:
         """Its jobs with a promised start or with space kept for them; None: no plan has said it yet."""
 
-    def see_off(self, job_id: str) -> None:
+    def forget_moved(self, job_id: str) -> None:
         """Forget a job that has gone."""
 
 
@@ -131,7 +131,7 @@ def leave(service: Service, mirror: DepartedMirror) -> bool:
 
     spent = look_at_some(service, left, look.verdicts, place)
     for job_id in moved:
-        mirror.see_off(job_id)
+        mirror.forget_moved(job_id)
     share = SHARE / len(looks.keys() | {mirror.entry.id})
     pause = max(0.0 if left else PAUSE, spent * (1 / share - 1))
     looks[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})

@@ -232,7 +232,7 @@ def _move(service: Service, mirror: Handing) -> bool:
             if (to := _go(elsewhere, job)) is not None:
                 moved[job] = to
     for job in moved:
-        mirror.see_off(job)
+        mirror.forget_moved(job)
     service.tell(mirror.entry.id, *set(moved.values()))
     return True
 

@@ -106,7 +106,7 @@ def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
             late = [job_id for _, job_id in gains[again.looked :]]
     service.state(Reviews)[mirror.entry.id] = Review(begun, (*late, *job_ids[looking.looked :]))
     for job_id in moved:
-        mirror.see_off(job_id)
+        mirror.forget_moved(job_id)
     if moved:
         service.tell(mirror.entry.id, *set(moved.values()))
     return bool(moved)
