@@ -83,7 +83,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 def told(choice: Choice, found: Match) -> dict[str, Any]:
     """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
-    if found.is_told:
+    if found.fits_in_answer:
         return written(choice)
     names = [verdict.cluster for verdict in found.candidates[:MOST_SHOWN]]
     if choice.cluster is not None and choice.cluster not in names:
@@ -98,7 +98,7 @@ def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> 
 
     A choice of ours is taken again when it is looked at: it is kept as its seal and what it may have read.
     """
-    if found.is_told:
+    if found.fits_in_answer:
         return {}
     if not reads_states(how[0]):  # it has looked at no candidate either
         return {"match": found.named}

@@ -107,7 +107,7 @@ class Match:
         return told
 
     @property
-    def is_told(self) -> bool:
+    def fits_in_answer(self) -> bool:
         """Return whether what a submit is answered leaves no cluster out."""
         return max(map(len, (self.candidates, self.refusals, self.undecided))) <= MOST_SHOWN
 

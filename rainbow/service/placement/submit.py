@@ -248,7 +248,7 @@ class SubmitTransaction:
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[Facts, Choice, Sequence[str]]:
         job = self.arrival(connection)
         for again in (False, True):
-            facts = facts_for(self.service, connection, job, self.found, in_full=self.found.is_told)
+            facts = facts_for(self.service, connection, job, self.found, in_full=self.found.fits_in_answer)
             choice, left_out = decide(job, self.found.candidates, facts, job_id)
             if again or candidates.is_true(self.service, connection, facts.stored, self.found.reach, choice.cluster):
                 break
