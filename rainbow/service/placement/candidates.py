@@ -419,7 +419,7 @@ def revision_of(entry: RegisteredCluster) -> str:
     return f"{entry.id}/{entry.revision}"
 
 
-def reach_of(
+def eligible_clusters(
     service: Service, who: Caller, names: Sequence[str] | None = None, *, even_drained: bool = False
 ) -> ReachableClusters:
     """Return what a caller may submit to, or those of it that are asked for by name.

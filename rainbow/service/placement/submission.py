@@ -19,7 +19,7 @@ from rainbow.service.jobs.dependencies import check_dependencies
 from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal, site_checks
-from rainbow.service.placement.candidates import barred, own_queues, reach_of
+from rainbow.service.placement.candidates import barred, eligible_clusters, own_queues
 from rainbow.service.placement.match_cache import Found, Match, MatchCache
 from rainbow.store import jobs
 from rainbow.text import REFUSED, shortened
@@ -92,7 +92,7 @@ def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, 
         fitting = [found.match.reach.entry(one.cluster).cluster for one in candidates_of(found.match.answers)]
         return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, found.request, fitting)]}
     request = parse_jobspec(asked.jobspec)
-    reach, settings = reach_of(service, who, asked.clusters), service.settings
+    reach, settings = eligible_clusters(service, who, asked.clusters), service.settings
     among, backend = reach.clusters, asked.backend or settings.backend
     own = own_queues(service, request, reach.entries)
     verdicts = match(request, among, backend, settings.budget(), own)
@@ -139,7 +139,7 @@ def _refused_later(service: Service, who: Caller, request: Request, fitting: Ite
 def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
     names = asked.clusters if asked.place is None else [asked.place]
-    among = reach_of(service, who, names, even_drained=queues(service, asked))
+    among = eligible_clusters(service, who, names, even_drained=queues(service, asked))
     settings = service.settings
     found = service.state(MatchCache).find(service, asked.jobspec, among, asked.backend or settings.backend)
     for verdict, times in found.match.counts.items():
