@@ -7,7 +7,8 @@ in a queue of ours (write_queue.py): the databases' own waiting has no order, an
 locked").
 
 On PostgreSQL processes may also write `beside` each other, which excludes all others who write. They write of single
-clusters whose rows they have locked, and look again at what they have read; what finds that it must not raises Alone.
+clusters whose rows they have locked, and look again at what they have read; what finds that it must not raises
+NeedsExclusiveWrite.
 
 A burst of writers costs one wait for the disk, not one each: see `together`.
 

@@ -239,7 +239,7 @@ class SubmitTransaction:
             raise refusal.Outdated(cluster.name)
 
     def _check_states(self, connection: sa.Connection, cluster: ClusterRecord, facts: Facts) -> None:
-        """Raise Alone if another server has changed what was chosen by, before the cluster was locked."""
+        """Raise NeedsExclusiveWrite if another server has changed what was chosen by, before the lock."""
         if self.beside and facts.stored is not None:
             now = read_stored(self.service, connection, self.arrival(connection), {cluster.id: cluster.name})
             if now.made(cluster.name) != facts.stored.made(cluster.name):
