@@ -170,7 +170,7 @@ def _check_site(job: Subject, what: str) -> None:
 
 
 def _matched(service: Service, who: Caller, job_id: str, asked: Mapping[str, Any]) -> Verdicts:
-    """Return what the clusters that a job may go to say of it, where it is to go to another: no writer waits for that.
+    """Return what the clusters say of a job that is to go to another one: no writer waits for that.
 
     ValueRefused where the one asked for is none of them.
     """
