@@ -104,7 +104,6 @@ class Outlook:
         self._told: dict[str, ClusterForecast] = {}
         self._rooms: dict[str, Room] = {}
         self._booked: dict[str, deque[Booking]] = {}  # since the last forecast, or before the first
-        self.elsewhere: Callable[[Booking], None] | None = None  # tells the other processes
         self._rows: dict[str, int] = {}
         self._known: LruCache[tuple[Same, int], Rows] = LruCache(MOST_LISTS)
         self.followed = -inf  # when what other processes have forecast was read last
@@ -205,11 +204,9 @@ class Outlook:
         return waves
 
     def book(self, booking: Booking) -> None:
-        """Take what a job will hold out of a cluster's room, here and elsewhere, until a forecast knows it."""
+        """Take what a job will hold out of a cluster's room, until a forecast knows it."""
         if booking.start < inf:
             self.hear(booking)
-            if self.elsewhere is not None:
-                self.elsewhere(booking)
 
     def hear(self, booking: Booking) -> None:
         """Take what another process has booked, or this one."""
@@ -217,6 +214,17 @@ class Outlook:
             told = self._told.get(booking.cluster_id)
             if told is None or booking.at >= told.at:
                 self._book(booking)
+
+    def take_back(self, booking: Booking) -> None:
+        """Give back what was booked for a job that was not stored after all."""
+        cluster_id = booking.cluster_id
+        with self._lock:
+            others = [one for one in self._booked.pop(cluster_id, ()) if one is not booking]
+            if (told := self._told.get(cluster_id)) is not None and told.room is not None:
+                self._rooms[cluster_id] = told.room
+                self._table.put(self._rows[cluster_id], told.room)
+            for one in others:
+                self._book(one)
 
     def _book(self, booking: Booking) -> None:
         cluster_id, ask = booking.cluster_id, booking.ask

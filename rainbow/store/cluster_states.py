@@ -24,7 +24,7 @@ from rainbow.selection.choice import Names, is_number
 from rainbow.selection.variables import StatesAt, StateTable
 from rainbow.state_machine import BOOKED, ENDED, TaskState
 from rainbow.store import clusters, workers
-from rainbow.store.engine import Store, kept_of
+from rainbow.store.engine import Store, pending_of
 from rainbow.store.events import last
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import clusters as schema_clusters
@@ -152,8 +152,8 @@ def changed(connection: sa.Connection, known: int) -> set[str] | None:
     found = set(connection.execute(_NOTED, {"known": known}).scalars())
     if now > known:
         found |= set(connection.execute(_EVENTS, {"known": known}).scalars())
-    kept = kept_of(connection)
-    return found | {row["cluster_id"] for row in (kept.events if kept else ())}
+    pending = pending_of(connection)
+    return found | {row["cluster_id"] for row in (pending.events if pending else ())}
 
 
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:

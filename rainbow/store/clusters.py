@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from rainbow.graph.delta import apply_delta, size_of
 from rainbow.store import credentials
 from rainbow.store.accounts.tables import former_clusters
-from rainbow.store.schema import CLUSTERS, Plain, clusters, deltas, documents, events, subsystems, summaries
+from rainbow.store.engine import pending_of
+from rainbow.store.schema import Plain, clusters, deltas, documents, events, subsystems, summaries
 
 ALL, OWN = "all", "own"  # whose jobs a token that names requestors sees
 
@@ -55,7 +56,7 @@ _LIMITS = sa.select(clusters.c.limits).where(clusters.c.id == sa.bindparam("want
 def add(connection: sa.Connection, record: ClusterRecord, document: Any) -> None:
     """Store a new cluster with its graph."""
     connection.execute(clusters.insert().values(**asdict(record)))
-    connection.info[CLUSTERS] = True
+    _note_clusters(connection)
     connection.execute(documents.insert().values(cluster_id=record.id, document=document))
 
 
@@ -152,8 +153,14 @@ def remove(connection: sa.Connection, cluster_id: str) -> None:
     named = sa.select(clusters.c.id, clusters.c.name).where(clusters.c.id == cluster_id)
     connection.execute(former_clusters.insert().from_select(["id", "name"], named))
     connection.execute(clusters.delete().where(clusters.c.id == cluster_id))
-    connection.info[CLUSTERS] = True
+    _note_clusters(connection)
     credentials.remove_useless(connection)
+
+
+def _note_clusters(connection: sa.Connection) -> None:
+    """Note that there are more clusters, or fewer."""
+    if (pending := pending_of(connection)) is not None:
+        pending.changes_clusters = True
 
 
 def document(connection: sa.Connection, cluster_id: str) -> Any:

@@ -15,7 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from rainbow.store.schema import RIGHTS, answers, credentials, grants, sessions
+from rainbow.store.engine import pending_of
+from rainbow.store.schema import answers, credentials, grants, sessions
 
 SECRET, TOKEN, MONITOR = "secret", "token", "monitor"
 PREFIXES = {"registration": "rbr_", SECRET: "rbs_", TOKEN: "rbt_", MONITOR: "rbm_", "admin": "rba_"}
@@ -107,7 +108,8 @@ def change(connection: sa.Connection, credential_id: str, **values: object) -> N
 
 def note_rights(connection: sa.Connection) -> None:
     """Note that what is remembered of rights ends with this transaction."""
-    connection.info[RIGHTS] = True
+    if (pending := pending_of(connection)) is not None:
+        pending.changes_rights = True
 
 
 def lose(connection: sa.Connection, cluster_id: str) -> None:

@@ -18,6 +18,7 @@ the commit, which is the wait for the disk. `Store.for_agents` is called, after 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -36,7 +37,7 @@ from rainbow.store import postgresql, sqlite
 from rainbow.store.accounts.tables import audit
 from rainbow.store.migrations.upgrade import is_current, upgrade
 from rainbow.store.postgresql import EventHorizon
-from rainbow.store.schema import CLUSTERS, RIGHTS, Plain, Row, answers, clusters, events
+from rainbow.store.schema import Plain, Row, answers, clusters, events
 from rainbow.write_queue import Commit, Part, WriteQueue
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Store:
         self.writers = WriteQueue()
         self.rights = 0  # how often this process has changed what somebody may do
         self.observe: Callable[[str, float], None] = lambda kind, seconds: None
-        self.for_agents: Callable[[Collection[ForAgents]], None] = lambda found: None
+        self.for_agents: Callable[[Collection[ForAgents]], None] = lambda concerned: None
 
     @contextmanager
     def timed(self, kind: str) -> Iterator[None]:
@@ -162,11 +163,6 @@ class Store:
             connection = connection.execution_options(**{sqlite.WRITING: True})
             with connection.begin(), self.turn(connection, beside=beside):
                 yield connection
-            if connection.info.pop(RIGHTS, False):  # after the commit: what is read from now on is new
-                self.rights += 1
-            if connection.info.pop(CLUSTERS, False):
-                with after_commit("remember clusters"):
-                    self.remember_clusters()
 
     @contextmanager
     def turn(self, connection: sa.Connection, *, beside: bool = False) -> Iterator[None]:
@@ -174,21 +170,32 @@ class Store:
         if self.many_processes:
             postgresql.take_turn(connection, beside=beside)
         info = connection.info  # of a connection that is lost it cannot be asked
-        kept = info[KEPT] = Kept(beside)
+        pending = info[PENDING] = _OF_THREAD.pending = Pending(beside)
         try:
             with self.timed("write"):
                 yield
-                if kept.events:
+                if pending.events:
                     if beside:
                         postgresql.announce_events(connection)
-                    ADD_EVENT(connection, *kept.events)
+                    ADD_EVENT(connection, *pending.events)
                 with self.timed("commit"):
                     _commit(connection)
+        except BaseException:
+            pending.undo(Mark())
+            raise
         finally:
-            del info[KEPT]
-        if kept.for_agents:
+            _OF_THREAD.pending = None
+            del info[PENDING]
+        self.rights += pending.changes_rights  # what is read from now on is new
+        if pending.changes_clusters:
+            with after_commit("remember clusters"):
+                self.remember_clusters()
+        for do in pending.once_stored:
+            with after_commit("remember"):
+                do()
+        if pending.for_agents:
             with after_commit("agents"):
-                self.for_agents(kept.for_agents)
+                self.for_agents(dict.fromkeys(pending.for_agents))
 
     def event_horizon(self) -> EventHorizon:
         """Return how far events may be read by a transaction that begins after this."""
@@ -231,16 +238,50 @@ class Store:
         self.engine.dispose()
 
 
+class Mark(NamedTuple):
+    """How much a transaction had pending at some point; at its beginning nothing."""
+
+    events: int = 0
+    for_agents: int = 0
+    once_stored: int = 0
+    undos: int = 0
+
+
 @dataclass(slots=True)
-class Kept:
-    """What a writing transaction keeps until it commits: its events, and whom among agents it concerns."""
+class Pending:
+    """What follows from a transaction that writes, once it commits; and what is undone in memory if it does not.
+
+    A part that is undone takes what it added with it.
+    """
 
     beside: bool  # other processes may write at the same time
     events: list[Row] = field(default_factory=list)
-    for_agents: set[ForAgents] = field(default_factory=set)
+    for_agents: list[ForAgents] = field(default_factory=list)
+    once_stored: list[Callable[[], None]] = field(default_factory=list)
+    undos: list[Callable[[], None]] = field(default_factory=list)
+    seen: dict[tuple[Any, Any], Any] = field(default_factory=dict)  # what tables of memory hold once it commits
+    changes_rights: bool = False
+    changes_clusters: bool = False  # which there are
+
+    def mark(self) -> Mark:
+        """Return the point to which a part is undone that begins now."""
+        return Mark(len(self.events), len(self.for_agents), len(self.once_stored), len(self.undos))
+
+    def undo(self, mark: Mark) -> None:
+        """Undo in memory what was done since a mark, the last first; none of it follows any more."""
+        while len(self.undos) > mark.undos:
+            with after_commit("undo"):
+                self.undos.pop()()
+        del self.events[mark.events :], self.for_agents[mark.for_agents :], self.once_stored[mark.once_stored :]
+        self.seen.clear()
 
 
-KEPT = "kept"  # of a connection
+class _OfThread(threading.local):
+    pending: Pending | None = None
+
+
+_OF_THREAD = _OfThread()
+PENDING = "pending"  # of a connection
 ADD_EVENT = Plain(events.insert().inline(), ["at", "cluster_id", "kind", "facts"])  # nobody asks for its number
 
 
@@ -248,22 +289,41 @@ ADD_AUDIT = Plain(audit.insert().inline(), [column.name for column in audit.c if
 SAVEPOINT, RELEASE = Plain(sa.text("SAVEPOINT part")), Plain(sa.text("RELEASE SAVEPOINT part"))
 
 
-def kept_of(connection: sa.Connection) -> Kept | None:
-    """Return what a connection keeps until its transaction commits; None: it does not write in its turn."""
-    kept: Kept | None = connection.info.get(KEPT)
-    return kept
+def pending_of(connection: sa.Connection) -> Pending | None:
+    """Return what a connection has pending until its transaction commits; None: it does not write in its turn."""
+    pending: Pending | None = connection.info.get(PENDING)
+    return pending
 
 
-def note_for_agents(connection: sa.Connection, found: Iterable[ForAgents]) -> None:
+def pending_here() -> Pending | None:
+    """Return what the transaction has pending that this thread writes; None: it writes none."""
+    return _OF_THREAD.pending
+
+
+def on_undo(do: Callable[[], None]) -> None:
+    """Do something if what this thread writes is undone, its part or all of it, before the answer."""
+    if (pending := pending_here()) is not None:
+        pending.undos.append(do)
+
+
+def once_stored(do: Callable[[], None]) -> None:
+    """Do something when what this thread writes is stored, not at all if it is undone; now if it writes nothing."""
+    if (pending := pending_here()) is not None:
+        pending.once_stored.append(do)
+    else:
+        do()
+
+
+def note_for_agents(connection: sa.Connection, concerned: Iterable[ForAgents]) -> None:
     """Note for whom this transaction has something: they hear of it when it has committed."""
-    if (kept := kept_of(connection)) is not None:
-        kept.for_agents.update(found)
+    if (pending := pending_of(connection)) is not None:
+        pending.for_agents += concerned
 
 
 def is_beside(connection: sa.Connection) -> bool:
     """Return whether other processes may write at the same time."""
-    kept = kept_of(connection)
-    return kept is not None and kept.beside
+    pending = pending_of(connection)
+    return pending is not None and pending.beside
 
 
 def _beside(alone: list[Exception], do: Callable[[sa.Connection], T], connection: sa.Connection) -> T:
@@ -307,8 +367,8 @@ def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:
     if alone:  # without the two statements of a savepoint
         part.result = part.do(connection)
         return
-    kept = kept_of(connection)
-    told = len(kept.events) if kept else 0
+    pending = pending_of(connection)
+    mark = pending.mark() if pending else Mark()
     SAVEPOINT(connection, {})
     try:
         part.result = part.do(connection)
@@ -317,8 +377,8 @@ def _attempt(part: Part[Any], connection: sa.Connection, alone: bool) -> None:
     except Exception as fault:
         part.fault = fault
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT part")
-        if kept:
-            del kept.events[told:]
+        if pending:
+            pending.undo(mark)
     RELEASE(connection, {})
 
 
@@ -397,6 +457,7 @@ def _commit(connection: sa.Connection) -> None:
     try:
         connection.commit()
     except TROUBLE as error:
+        connection.invalidate()  # it may still be inside the transaction, and keep all who write out
         if database.is_in_doubt(error):
             raise Unavailable(IN_DOUBT, retry_after=2, outcome=UNKNOWN) from error
         raise

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from rainbow.state_machine import JobState
 from rainbow.store.accounts.tables import audit
-from rainbow.store.engine import ADD_EVENT, kept_of
+from rainbow.store.engine import ADD_EVENT, pending_of
 from rainbow.store.pages import MOST_RANGES, first_of
 from rainbow.store.schema import changes, events
 
@@ -61,8 +61,8 @@ def add(connection: sa.Connection, now: float, cluster_id: str, kind: str, **fac
 def add_all(connection: sa.Connection, now: float, cluster_id: str, kind: str, facts: Sequence[Any]) -> None:
     """Store several events of one kind, in order."""
     rows = [{"at": now, "cluster_id": cluster_id, "kind": kind, "facts": each} for each in facts]
-    if (kept := kept_of(connection)) is not None:
-        kept.events.extend(rows)
+    if (pending := pending_of(connection)) is not None:
+        pending.events.extend(rows)
     else:
         ADD_EVENT(connection, *rows)
 

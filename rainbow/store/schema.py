@@ -49,7 +49,6 @@ import sqlalchemy as sa
 
 Row = dict[str, Any]
 Convert = Callable[[Any], Any] | None
-RIGHTS, CLUSTERS = "rights", "clusters"  # noted of a connection that changes what is allowed, or which there are
 
 
 def together(rows: list[Any]) -> Any:

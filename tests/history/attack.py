@@ -42,13 +42,14 @@ BREAKS = (
         f"part.result = part.do(connection)\n        if {RARELY} 0.05:\n"
         "            connection.exec_driver_sql('ROLLBACK')\n"
         "            connection.exec_driver_sql('BEGIN IMMEDIATE')\n"
-        "            kept = kept_of(connection)\n            kept and kept.events.clear()\n        return",
+        "            pending = pending_of(connection)\n"
+        "            pending and pending.events.clear()\n        return",
     ),
     Break(
         "one event in thirty is dropped",
         "rainbow/store/events.py",
-        "for each in facts]\n    if (kept",
-        f"for each in facts if not {RARELY} 0.03]\n    if (kept",
+        "for each in facts]\n    if (pending",
+        f"for each in facts if not {RARELY} 0.03]\n    if (pending",
     ),
     Break(
         "a silent agent's tasks are given to others before its lease ends",

@@ -111,9 +111,10 @@ def _note(
         lost = _lost_with(service, connection, record.id, last, sign)
     news = bool(back or lost) or _is_news(service, last, sign)
     renewed = not news and service.turns.alone and _is_old(service, last, sign)
-    service.heartbeats.hear(record.id, sign, stored=news)
+    service.heartbeats.hear(record.id, sign, stored=False)
     if news:
         service.store.together(lambda connection: _store(connection, record.id, sign, back, lost, beats=beats))
+        service.heartbeats.hear(record.id, sign)
     elif renewed:
         service.heartbeats.put_off(record.id, sign)
     if back or lost:

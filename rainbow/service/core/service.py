@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +44,7 @@ from rainbow.service.core.settings import Settings
 from rainbow.service.core.threads import Threads
 from rainbow.store import clusters, file_of, open_store, sqlite
 from rainbow.store.credentials import digest, mint
+from rainbow.store.engine import on_undo, once_stored
 from rainbow.store.step_lock import StepLocks
 
 if TYPE_CHECKING:
@@ -169,6 +171,14 @@ class Outlook(outlook.Outlook):
 
     def __init__(self) -> None:
         super().__init__(threading.Lock())
+        self.elsewhere: Callable[[outlook.Booking], None] | None = None  # tells the other processes
+
+    def book(self, booking: outlook.Booking) -> None:
+        """Book a job here until its transaction is undone, and elsewhere once it is stored."""
+        super().book(booking)
+        on_undo(partial(self.take_back, booking))
+        if self.elsewhere is not None and booking.start < inf:
+            once_stored(partial(self.elsewhere, booking))
 
 
 class Service:

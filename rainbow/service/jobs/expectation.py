@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rainbow.service.core.counters import count
 from rainbow.service.core.service import NO_FORECASTS, Outlook
 from rainbow.state_machine import JobState
 from rainbow.store import events, reservations, statistics
+from rainbow.store.engine import once_stored
 from rainbow.text import rfc3339
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, found:
         new = None if one.new is None else rfc3339(one.new)
         told = {"job": one.job, "cluster": cluster, "old": rfc3339(one.old), "new": new, "why": one.why}
         events.add(connection, one.at, cluster_id, "promise-broken", **told, text=one.text)
-        count("rainbow_promises_broken", one.why)
+        once_stored(partial(count, "rainbow_promises_broken", one.why))
 
 
 def take_back(connection: sa.Connection, cluster_id: str, cluster: str, broken: Broken, *, job: str = "") -> None:

@@ -6,10 +6,12 @@ A submit takes its numbers of the block without any statement; one that is refus
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from rainbow.errors import LimitError
+from rainbow.store.engine import once_stored
 from rainbow.store.names import numbers
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def note_site(service: Service, connection: sa.Connection) -> None:
     """Note that a site has numbered a job by itself: our numbers continue above its."""
     if service.settings.numbers.first == numbers.AUTO and not service.state(Sites).known:
         numbers.leave_to_sites(connection)
-        service.state(Sites).known = True
+        once_stored(partial(setattr, service.state(Sites), "known", True))
 
 
 @dataclass

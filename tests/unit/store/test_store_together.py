@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from rainbow.errors import Unavailable
+from rainbow.state_machine import ForAgents
 from rainbow.store import Store, jobs
+from rainbow.store.engine import note_for_agents, on_undo, once_stored
 from rainbow.write_queue import WriteQueue
 from tests.support.stores import job, store
 
@@ -90,3 +93,53 @@ def test_trouble_fails_the_parts_of_its_commit_and_those_not_yet_taken_go_into_t
     assert [type(work.fault) for work in works] == [Unavailable, Unavailable, type(None)]
     with store.read() as connection:
         assert [record.id for record in jobs.live(connection, "c1")] == ["j2"]
+
+
+def test_what_a_part_has_changed_in_memory_is_undone_with_it_before_it_is_answered(store: Store) -> None:
+    memory: list[str] = []
+
+    def part(name: str, fault: Exception | None = None) -> Any:
+        def do(connection: sa.Connection) -> None:
+            memory.append(name)
+            on_undo(lambda: memory.remove(name))
+            once_stored(lambda: memory.append(f"{name} stored"))
+            note_for_agents(connection, [ForAgents(name, None, None)])
+            if fault is not None:
+                raise fault
+
+        return do
+
+    concerned: list[str] = []
+    store.for_agents = lambda some: concerned.extend(one.cluster_id for one in some)
+    works = store.all_together([part("a"), part("b", KeyError("b")), part("c")])
+    assert [work.fault is None for work in works] == [True, False, True]
+    assert memory == ["a", "c", "a stored", "c stored"]
+    assert concerned == ["a", "c"]
+
+
+def test_what_a_commit_that_fails_has_changed_in_memory_is_undone_before_anybody_is_answered(store: Store) -> None:
+    memory: list[str] = []
+    states: list[list[str]] = []
+
+    def part(connection: sa.Connection) -> None:
+        memory.append("told")
+        on_undo(memory.clear)
+        once_stored(lambda: memory.append("stored"))
+
+    def broken(connection: sa.Connection) -> None:
+        raise sa.exc.OperationalError("COMMIT", {}, Exception("away"))
+
+    sa.event.listen(store.engine, "commit", broken)
+    for write in (lambda: store.together(part), lambda: _alone(store, part)):
+        with pytest.raises(Unavailable):
+            write()
+        states.append([*memory])
+    sa.event.remove(store.engine, "commit", broken)
+    assert states == [[], []]
+    store.together(part)
+    assert memory == ["told", "stored"]
+
+
+def _alone(store: Store, part: Any) -> None:
+    with store.write() as connection:
+        part(connection)
