@@ -24,7 +24,6 @@ from rainbow.errors import (
     SelectionError,
     StateError,
 )
-from rainbow.former_modules import install
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -48,8 +47,6 @@ PLACES = {
     "select": "selection",
     "write_jgf": "graph",
 }
-
-install()
 
 
 def match(

@@ -52,7 +52,9 @@ RETURNED = frozenset(
     {b"content-type", b"location", b"etag", b"retry-after", b"www-authenticate", b"allow", b"cache-control"}
     | {b"idempotent-replayed"}
 )
-OF_JOBS = frozenset({"show", "eta", "why", "certificate", "replay", "change", "cancel", "update"})
+OF_JOBS = frozenset(
+    {"show", "eta", "why", "certificate", "replay", "jobspec", "script", "change", "cancel", "update"}
+)
 STREAM = b"text/event-stream"
 MOST_PATHS = 10_000
 MOST_SEEING = 4  # callers at once whose clusters are looked at beside their requests

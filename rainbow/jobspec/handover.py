@@ -28,8 +28,8 @@ def handover(request: Request, labels: Collection[str], gang: int, name: str, re
     return {
         "name": name,
         "requestor": requestor,
-        "resources": [_tree(tree) for tree in trees_of(request, labels)],
-        "constraint": _constraint(request.constraint) if request.constraint else None,
+        "resources": [tree_document(tree) for tree in trees_of(request, labels)],
+        "constraint": constraint_document(request.constraint) if request.constraint else None,
         "system": {key: system[key] for key in FOR_SITES if system.get(key) is not None},
         "site": site if isinstance(site, Mapping) else {},
         "script": request.script,
@@ -63,7 +63,8 @@ def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) ->
     return found
 
 
-def _tree(part: Resource) -> dict[str, Any]:
+def tree_document(part: Resource) -> dict[str, Any]:
+    """Return a request and all below it as values of JSON."""
     told: dict[str, Any] = {"type": part.type, "count": _count(part.count)}
     given = {"unit": part.unit, "exclusive": part.exclusive, "label": part.label}
     told |= {key: value for key, value in given.items() if value}
@@ -73,7 +74,7 @@ def _tree(part: Resource) -> dict[str, Any]:
     told |= {"model": model} if (model := model_of(part)) else {}
     if others := [need.subsystem for need in part.needs if need.subsystem != CONTAINMENT]:
         told["needs"] = others
-    return {**told, "with": [_tree(child) for child in part.children]} if part.children else told
+    return {**told, "with": [tree_document(child) for child in part.children]} if part.children else told
 
 
 def model_of(part: Resource) -> str:
@@ -90,6 +91,7 @@ def _count(count: Count) -> int | dict[str, Any]:
     return told if plain else {**told, "steps": True}
 
 
-def _constraint(constraint: Constraint) -> dict[str, Any]:
-    values: list[Any] = list(constraint.values) or [_constraint(each) for each in constraint.operands]
+def constraint_document(constraint: Constraint) -> dict[str, Any]:
+    """Return a constraint as RFC 31 writes it."""
+    values: list[Any] = list(constraint.values) or [constraint_document(each) for each in constraint.operands]
     return {constraint.operator: values}

@@ -15,7 +15,7 @@
           └─── record_uses ─── records     long parts of decisions, each kept once for all jobs that share it
     sessions                     browsers that are signed in to the page, and with which credentials
     answers                      what was answered under an Idempotency-Key, without its secrets
-    symbols, tags, numbers       names of what jobs bring about (RFC 26); versions of a basis; see names/numbers.py
+    symbols, tags, numbers       names of what jobs bring about (RFC 26); versions of a basis; see names/
     durations                    how long tasks ran, by the names of job and task
     lengths                      how long the last runs took, by who ran what where; see forecast/lengths.py
     forecasts                    what a cluster's last forecast leaves free, how its forecasts and lengths turned out

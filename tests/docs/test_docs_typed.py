@@ -53,7 +53,7 @@ def typed(folder: Path, page: str, instead: Mapping[str, str]) -> tuple[list[str
 def lines(text: str, instead: Mapping[str, str]) -> list[str]:
     for written, ours in instead.items():
         text = text.replace(written, ours)
-    found = [re.sub(r"requestor +\S+", "requestor NAME", line) for line in steady(text)]
+    found = [re.sub(r"^(requestor|user) +\S+|^in /\S+", r"\1 NAME", line) for line in steady(text)]
     for pattern, word in MACHINE:
         found = [re.sub(pattern, word, line) for line in found]
     return found

@@ -25,7 +25,7 @@ SHORT_PLUGINS = {"rainbow/graph/sources/flux.py", "rainbow/scheduling/delegate.p
 MIGRATIONS = "migrations"  # numbered, never moved, and Alembic's own
 
 PURE = {
-    *("cache", "errors", "former_modules", "plugins", "regex", "state_machine", "text"),
+    *("cache", "errors", "plugins", "regex", "state_machine", "text"),
     *("accounts", "jobspec", "graph", "matching", "selection", "scheduling", "forecast", "simulation"),
 }
 IMPURE = {

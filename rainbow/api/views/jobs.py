@@ -35,7 +35,7 @@ from rainbow.service.placement.batch import Answer, Entry, Optimal
 from rainbow.service.placement.submission import Submission, match_answer
 from rainbow.service.placement.update import update as update_job
 from rainbow.service.queries import bid as bids
-from rainbow.service.queries import certificates, fleet, forecasts
+from rainbow.service.queries import certificates, definition, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.credentials import digest
 from rainbow.store.jobs import PENDING
@@ -292,7 +292,8 @@ def show(job_id: str) -> Any:
     A job is named by its number, its id, a beginning of the id of 4 digits or more, its name while it has not ended,
     SITE:N or `last`, here and everywhere; an element of an array by its own number or NUMBER_INDEX, which shows its
     task alone. Pages have 1,000 tasks, or `limit`; `next` is the index to pass as `after`, null on the last page.
-    `counts` has the tasks by state.
+    `counts` has the tasks by state. `definition` says what the job is: command, resources, limits, the jobs that it
+    comes after and before, directory, names of environment variables, output files.
     """
     after, listed = request.args.get("after"), service().settings.limits.listed
     most = count_in_query("limit", listed, listed)
@@ -302,6 +303,22 @@ def show(job_id: str) -> Any:
     named = names.find(service(), asking, job_id, login())
     begin = None if after is None else int(after)
     return jsonify(timed(job_queries.show(service(), asking, named.job, begin, most, named.element)))
+
+
+@jobs.get("/jobs/<id:job_id>/jobspec")
+def jobspec(job_id: str) -> Any:
+    """Show the jobspec of a job as it was submitted, text or a mapping.
+
+    Who may not act for the job's user reads `***` for the values of environment variables, and `environment_hidden`
+    is true.
+    """
+    return jsonify(definition.jobspec(service(), *_named(job_id)))
+
+
+@jobs.get("/jobs/<id:job_id>/script")
+def script(job_id: str) -> Any:
+    """Show the batch script of a job; 404 for a job that has none."""
+    return jsonify(definition.script(service(), *_named(job_id)))
 
 
 @jobs.get("/jobs/<id:job_id>/eta")

@@ -29,11 +29,19 @@ watch_option = click.option(
 @with_tokens
 def events(client: Client, after: int | None, follow: bool, output: str) -> None:
     """Stream events of your clusters and jobs, one per line."""
-    for event in client.stream(after, follow=follow):
-        if output == "json":
-            click.echo(json.dumps(event))
-        else:
+    for place, event in enumerate(client.stream(after, follow=follow)):
+        if output in printer.DRAWN:
             click.echo(_line(event))
+        elif output == "json":
+            click.echo(json.dumps(event))
+        elif output == "csv":
+            printer.write_fields([*event], [[_field(value) for value in event.values()]], header=not place)
+        else:  # YAML: the whole stream is one list
+            printer.show(output, [event], "")
+
+
+def _field(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _line(event: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ from rainbow.cli.session import with_tokens
 from rainbow.job_names import LAST
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
-from rainbow.text import some
+from rainbow.text import in_time, some
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -51,12 +51,17 @@ def _waits_or_runs(job: Document) -> str:
     return "; ".join(filter(None, (there, progress(job))))
 
 
+def number_of(job: Document) -> str:
+    """Return how people name a job: by its number, or where a former server gave none by its id."""
+    return str(job.get("number") or job["id"])
+
+
 def _nodes(job: Document) -> int | None:
     return len((job.get("summary") or {}).get("workers") or []) or job["nodes"] or None
 
 
 COLUMNS = [
-    Column("JobID", "JOB", lambda job: job["id"]),
+    Column("JobID", "JOB", lambda job: number_of(job)),
     Column("Name", "NAME", lambda job: job["name"]),
     Column("State", "STATE", lambda job: job["state"]),
     Column("Cluster", "CLUSTER", lambda job: job["cluster"]),
@@ -66,10 +71,11 @@ COLUMNS = [
     Column("Nodes", "NODES", _nodes),
     Column("Tasks", "TASKS", progress),
     Column("Site", "SITE", lambda job: site_of(job, (job.get("summary") or {}).get("site"))),
+    Column("ID", "ID", lambda job: job["id"]),
     Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
     Column("Expected", "EXPECTED", lambda job: expected(job.get("eta"), time.time()) or None),
 ]
-SHOWN_TASKS = 100  # of a job in a table, unless more are asked for
+SHOWN_TASKS = 10  # of a job in a table, unless more are asked for
 PAGE = 1_000  # the most tasks that a server shows at once
 SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reason")
 
@@ -124,7 +130,7 @@ def job() -> None:
 def last(client: Client) -> None:
     """Print the number of your newest job: rainbow job why $(rainbow job last)."""
     newest = client.find_job(LAST)
-    click.echo(newest.get("number") or newest["id"])
+    click.echo(number_of(newest))
 
 
 @job.command()
@@ -136,14 +142,26 @@ def last(client: Client) -> None:
 )
 @click.option("--after", type=click.IntRange(0), help="Show the tasks after the one with this index.")
 @click.option("--held", is_flag=True, help="Also show which cores, GPUs and memory each task holds.")
+@click.option("--jobspec", "submitted", flag_value="jobspec", help="Print the jobspec as it was submitted.")
+@click.option("--script", "submitted", flag_value="script", help="Print the batch script.")
 @watch_option
 @printer.output_option
 @with_tokens
 def show(
-    client: Client, job_id: str, limit: int | None, after: int | None, held: bool, watch: bool, output: str
+    client: Client,
+    job_id: str,
+    limit: int | None,
+    after: int | None,
+    held: bool,
+    submitted: str | None,
+    watch: bool,
+    output: str,
 ) -> None:
-    """Show a job and its tasks: state, placement and recent output. Of many tasks the first are shown."""
-    most = limit or (SHOWN_TASKS if output == "table" else PAGE)
+    """Show what a job is and how it is: definition, state, tasks, recent output. Tasks that failed come first."""
+    if submitted:
+        _print_submitted(client, job_id, submitted, output)
+        return
+    most = limit or (SHOWN_TASKS if output in printer.DRAWN else PAGE)
 
     def draw() -> bool:
         found = client.job(job_id, limit=most, after=after)
@@ -151,6 +169,18 @@ def show(
         return found["state"] in LIVE
 
     again(client, watch, draw)
+
+
+def _print_submitted(client: Client, job_id: str, what: str, output: str) -> None:
+    """Print a jobspec or a script: for people as it was written, a mapping as YAML."""
+    found = client.jobspec(job_id) if what == "jobspec" else client.script(job_id)
+    text, drawn = found[what], output in printer.DRAWN
+    if drawn and isinstance(text, str):
+        click.echo(text.rstrip("\n"))
+    else:
+        printer.show("yaml" if drawn else output, text if drawn else found, "")
+    if found["environment_hidden"]:
+        click.echo("rainbow: values of environment variables are shown only to the job's user", err=True)
 
 
 @job.command()
@@ -232,24 +262,28 @@ def _where(task: Document, job: Document) -> str:
 
 
 def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
-    """Show a job, its tasks and what they wrote last; `held`: and what they hold."""
-    named = {key: job[key] for key in ("id", "name", "state", "cluster", "requestor")}
-    waits = {"reason": _waits(job)} if _waits(job) else {}
-    waits |= _expected(job)
-    console.print(
-        printer.facts({"job": named.pop("id"), **named, "submitted": printer.when(job["submitted_at"]), **waits})
-    )
+    """Show a job: its headline, its definition, its tasks and what they wrote last; `held`: and what they hold."""
+    number = number_of(job)
+    head = Text("job ") + Text(number, style="bold") + Text(f"  {printer.one_line(job['name'])}  ")
+    console.print(head + printer.cell(job["state"]) + f" {printer.one_line(_whereabouts(job))}", soft_wrap=True)
+    if said := printer.one_line(_waits(job) or job.get("headline") or ""):
+        console.print(Text(f"  {said}"), soft_wrap=True)
+    told = {"id": job["id"], "user": job["requestor"], **_defined(job, number), **_expected(job)}
+    console.print(printer.facts({f"  {name}": value for name, value in told.items() if value}))
+    bad = {one["id"] for one in job.get("failed", ())}
+    shown = [*job.get("failed", ()), *(one for one in job["tasks"] if one["id"] not in bad)]
     titles = ["TASK", "STATE", "EXIT", "ON", *(["HOLDS"] if held else []), "DETAIL"]
     rows = [
         [
-            *(one["name"], one["state"], one["exit_code"], _where(one, job)),
+            *(one.get("element") or one["name"], one["state"], one["exit_code"], _where(one, job)),
             *([_held(one)] if held else []),
             one["detail"] or (one.get("site") or {}).get("detail", ""),
         ]
-        for one in job["tasks"]
+        for one in shown
     ]
+    console.print()
     console.print(printer.table(titles, rows))
-    for one in job["tasks"]:
+    for one in shown:
         if one["output"]:
             console.print(Text(f"── output of {printer.clean(one['name'])}", style="dim"))
             console.print(Text(printer.clean(one["output"].rstrip("\n"))))
@@ -257,11 +291,57 @@ def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
         console.print(Text(_more(job), style="dim"))
 
 
+def _whereabouts(job: Document) -> str:
+    """Say where a job is and since when: "on desk, n0 core 0-1, since 16:02"."""
+    parts = [f"on {job['cluster']}"] if job["cluster"] else []
+    begun = [one for one in job["tasks"] if one["started_at"] and not one["ended_at"]]
+    if len(begun) == 1:
+        parts += [_held(begun[0])] if begun[0].get("held") else []
+    elif begun:
+        parts.append(f"{len({name for one in begun for name in one['placement'] if name})} nodes")
+    since = min((one["started_at"] for one in begun), default=job["ended_at"] or job["submitted_at"])
+    word = "since" if begun else "ended" if job["ended_at"] else "submitted"
+    return ", ".join([*parts, f"{word} {moment(since, time.time())}"])
+
+
+def _defined(job: Document, number: str) -> dict[str, Any]:
+    """Return the lines of a definition; nothing for what it leaves open, and from a server that says none."""
+    found = job.get("definition")
+    if not found:
+        return {}
+    single, limit = found["command"], found["limits"]["time"]
+    lines: dict[str, Any] = {"command": shlex.join(single)} if single else {}
+    lines |= {} if single else {f"task {one['name']}": _kind(one) for one in found["tasks"]}
+    if found["script"]:
+        lines["script"] = f"rainbow job show {number} --script"
+    lines |= {"in": found["directory"], "asks for": found["resources"]["text"]}
+    lines["time limit"] = in_time(limit) if limit else "none of its own"
+    lines["not before"] = printer.when(found["limits"]["begin"]) if found["limits"]["begin"] else ""
+    lines |= {"after": _relatives(found["after"]), "before": _relatives(found["before"])}
+    lines["environment"] = ", ".join(found["environment"])
+    lines |= {"account": job.get("account"), "QOS": job.get("qos")}
+    lines |= {f"to {name}": value for name, value in found["output"].items()}
+    lines["output"] = f"rainbow job logs {number}"
+    return lines
+
+
+def _kind(task: Document) -> str:
+    after = f", after {', '.join(task['after'])}" if task["after"] else ""
+    return f"{shlex.join(task['command'])}  ({task['resources'] or 'all of it'}{after})"
+
+
+def _relatives(jobs: Sequence[Document]) -> str:
+    return "; ".join(
+        f"job {one['number'] or one['id']} ({one['name']}), {one['state'].lower()}" if one["state"] else one["id"]
+        for one in jobs
+    )
+
+
 def _more(job: Document) -> str:
     """Say how many tasks there are beside those shown, and how to see them."""
     whole = sum(job["counts"].values())
     states = ", ".join(f"{count} {state}" for state, count in sorted(job["counts"].items()))
-    more = f"rainbow job show {job['id']} --after {job['next']}"
+    more = f"rainbow job show {number_of(job)} --after {job['next']}"
     return f"{len(job['tasks'])} of {whole} tasks shown ({states}); see more with {more}"
 
 
@@ -277,8 +357,13 @@ def _draw_why(console: Console, found: Document) -> None:
     console.print(Text(printer.one_line(found.get("answer") or found["state"])), soft_wrap=True)
     for line in _now(found.get("now") or {}):
         console.print(Text(line), soft_wrap=True)
-    account = {key: found[key]["text"] for key in ("verified", "account", "preempted") if found.get(key)}
-    told = {"id": found["id"], **_waiting(waits, found.get("verify") or {}), **_expected(found), **account}
+    account: Document = {key: found[key]["text"] for key in ("verified", "account", "preempted") if found.get(key)}
+    told = {
+        "job": number_of(found),
+        **_waiting(waits, found.get("verify") or {}),
+        **_expected(found),
+        **account,
+    }
     console.print(printer.facts(told))
     draw_decision(console, found["decision"])
     if found["decision"].get("candidates"):  # else there was nothing to select from: the reason is above
@@ -318,7 +403,7 @@ HOW = {
 
 def _draw_eta(console: Console, found: Document) -> None:
     now = time.time()
-    told = {"job": found["id"], "state": found["state"], "cluster": found["cluster"]}
+    told = {"job": number_of(found), "state": found["state"], "cluster": found["cluster"]}
     told["start"] = expected({**found, "how": "ahead"}, now) if found["how"] in ("ahead", "one-pass") else None
     if found.get("promised"):
         told["promised"] = f"{moment(found['promised'], now)}, {KEPT_UNLESS}"

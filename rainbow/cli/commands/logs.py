@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rainbow.cli.commands.jobs import WAITS, exit_code_of, job
+from rainbow.cli.commands.jobs import WAITS, exit_code_of, job, number_of
 from rainbow.cli.commands.submit import job_and_cluster_options, ready, refusals_shown, tell
 from rainbow.cli.input.job_options import Given, JobCommand
 from rainbow.cli.output import printer
@@ -130,7 +130,7 @@ def run(
         )
     tell(
         [
-            f"submitted job {made['id']}"
+            f"submitted job {number_of(made)}"
             + (f" to cluster {made['cluster']}" if made["cluster"] else ", which waits for a cluster")
         ]
     )
@@ -138,7 +138,7 @@ def run(
         ended = _to_its_end(client, made["id"])
     except KeyboardInterrupt:
         client.cancel(made["id"])
-        tell([f"job {made['id']} canceled"])
+        tell([f"job {number_of(made)} canceled"])
         raise
     _exit_as(ended)
 
@@ -146,7 +146,12 @@ def run(
 def _exit_as(ended: Document) -> None:
     """Exit with a job's exit code, and say how it ended if that was not as it should."""
     if ended["state"] != "COMPLETED":
-        tell([f"job {ended['id']} is {ended['state']}", *(one["detail"] for one in ended["tasks"] if one["detail"])])
+        tell(
+            [
+                f"job {number_of(ended)} is {ended['state']}",
+                *(one["detail"] for one in ended["tasks"] if one["detail"]),
+            ]
+        )
     click.get_current_context().exit(exit_code_of(ended))
 
 

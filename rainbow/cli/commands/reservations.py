@@ -117,7 +117,7 @@ def maintenance(client: Client, cluster: str, workers: str, output: str, **given
     _check_times(**given)
     made = client.maintain(cluster, workers, **given)
     printer.show(output, made, _facts(made))
-    if given["preview"] and output == "table":
+    if given["preview"] and output in printer.DRAWN:
         click.echo("preview: nothing was changed")
 
 

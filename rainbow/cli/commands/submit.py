@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from rich.console import Console
 
-from rainbow.cli.commands.jobs import draw_job, outcome
+from rainbow.cli.commands.jobs import draw_job, number_of, outcome
 from rainbow.cli.exit_codes import NO_CLUSTER_NOW, UNMATCHED, Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.files import text_of, yaml_of
@@ -52,7 +52,7 @@ def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any],
 
 def draw_many(console: Console, rows: Sequence[Row]) -> None:
     """Show a line per jobspec, and how many went where."""
-    shown = [(row["jobspec"], row.get("id"), row.get("cluster"), _why_not(row)) for row in rows]
+    shown = [(row["jobspec"], row.get("number") or row.get("id"), row.get("cluster"), _why_not(row)) for row in rows]
     console.print(printer.table(["JOBSPEC", "JOB", "CLUSTER", "NOT PLACED BECAUSE"], shown))
     for row in rows:
         draw_warnings(console, row.get("decision") or {}, f"{row['jobspec']}: ")
@@ -122,6 +122,9 @@ def selector_given(name: str | None, options: Path | None) -> dict[str, Any] | N
 @click.option("--key", help="Idempotency key: repeating a submit with the same key returns the same job.")
 @click.option("--eta", is_flag=True, help="Show when the job would start and end on each cluster; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the job ends; exit 7 if it does not complete successfully.")
+@click.option("--why", is_flag=True, help="Also show which clusters fit, and how one of them was chosen.")
+@click.option("--parsable", is_flag=True, help="Print the job's number alone.")
+@click.option("--quiet", is_flag=True, help="Print nothing where the job is submitted.")
 @printer.answer_or_file_option
 @with_tokens
 def submit(
@@ -139,6 +142,9 @@ def submit(
     queue: bool,
     eta: bool,
     wait: bool,
+    why: bool,
+    parsable: bool,
+    quiet: bool,
     output: str,
 ) -> None:
     """Submit a jobspec FILE (- for stdin), a batch SCRIPT, or a command: rainbow submit -N 2 -c 4 -t 10m -- hostname.
@@ -172,10 +178,13 @@ def submit(
         how["login"] = None if requestor else login()
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     if not wait:
-        printer.show(output, made, lambda console: _draw(console, dict(made)))
+        if parsable:
+            click.echo(number_of(made))
+        elif not quiet or output not in printer.DRAWN:
+            printer.show(output, made, lambda console: _draw(console, made, why=why))
         return
-    if output == "table":
-        _draw(printer.console(), dict(made))
+    if output in printer.DRAWN and not quiet:
+        _draw(printer.console(), made, why=why)
     ended = wait_for(client, made)
     printer.show(output, ended, lambda console: draw_job(console, ended))
     click.get_current_context().exit(outcome(ended))
@@ -210,7 +219,7 @@ def wait_for(client: Client, made: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return dict(client.wait(made["id"]))
     except KeyboardInterrupt:
-        name = made.get("number") or made["id"]
+        name = number_of(made)
         tell([f"job {name} continues; rainbow job cancel {name} ends it"])
         raise
 
@@ -253,8 +262,13 @@ def refusals_shown(output: str, jobspecs: Sequence[Path] = ()) -> Iterator[None]
         raise
 
 
-def _draw(console: Any, made: dict[str, Any]) -> None:
-    draw_decision(console, made["decision"])
+def _draw(console: Console, made: Mapping[str, Any], *, why: bool) -> None:
+    """Say in one line what was submitted, and warnings; `why`: and how the cluster was chosen."""
+    if why:
+        draw_decision(console, made["decision"])
+    else:
+        draw_warnings(console, made["decision"])
     wait = printer.clean((made.get("wait") or {}).get("text", ""))
     where = f"to cluster {made['cluster']}" if made["cluster"] else f"which waits for a cluster: {wait}"
-    console.print(f"submitted job {made['id']} {where}", markup=False)
+    name = f" ({printer.one_line(made['name'])})" if made.get("name") else ""
+    console.print(f"submitted job {number_of(made)}{name} {where}", markup=False, soft_wrap=True)

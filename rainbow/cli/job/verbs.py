@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.cli.commands.jobs import job
+from rainbow.cli.commands.jobs import job, number_of
 from rainbow.cli.commands.logs import logs
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.output import printer
@@ -81,7 +81,7 @@ def _run(
         raise click.UsageError("name JOBs, or choose them by filters; not both, and not neither")
     if len(jobs) == 1 and not dry_run:
         found = getattr(client, verb)(jobs[0])
-        line = f"{VERBS[verb][0]} job {found.get('number') or found['id']} ({printer.clean(found['name'])})"
+        line = f"{VERBS[verb][0]} job {number_of(found)} ({printer.clean(found['name'])})"
         _say(quiet, output, found, line)
         return
     if dry_run or (where and not yes):
@@ -100,7 +100,7 @@ def _run(
 
 
 def _say(quiet: bool, output: str, value: Any, line: str) -> None:
-    if not quiet or output == "json":
+    if not quiet or output not in printer.DRAWN:
         printer.show(output, value, lambda console: console.print(line, markup=False, soft_wrap=True))
 
 
@@ -209,7 +209,7 @@ def update(
     said = ", ".join(
         f"{_WORDS.get(key, key)} {_value(key, old)} -> {_value(key, new)}" for key, (old, new) in news.items()
     )
-    line = f"job {found['number'] or found['id']}: {said or 'nothing changed'}"
+    line = f"job {number_of(found)}: {said or 'nothing changed'}"
     printer.show(output, found, lambda console: console.print(printer.one_line(line), markup=False, soft_wrap=True))
 
 

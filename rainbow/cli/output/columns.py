@@ -1,11 +1,8 @@
-"""Lists with chosen columns: tables for people; JSON, CSV and fields with a bar between for programs."""
+"""Lists with chosen columns: in the forms of printer.py, or as fields with a bar between."""
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,13 +38,14 @@ class Shape:
 
     def write(self, rows: Sequence[Document]) -> None:
         """Write the rows to stdout; JSON without a choice of columns is what the API answers."""
-        if self.output == "json":
-            named = [{column.name: _plain(column.value(row)) for column, _ in self.columns} for row in rows]
-            click.echo(json.dumps(named if self.chosen else list(rows), indent=2))
-            return
         cells = [[column.value(row) for column, _ in self.columns] for row in rows]
         if self.output == "csv" or self.bars:
-            self._fields(cells)
+            names, fields = [column.name for column, _ in self.columns], [list(map(_field, row)) for row in cells]
+            printer.write_fields(names, fields, "|" if self.output != "csv" else ",", header=self.header)
+        elif self.output not in printer.DRAWN:
+            named = [{column.name: _plain(column.value(row)) for column, _ in self.columns} for row in rows]
+            plain = self.output == "name" or not self.chosen
+            printer.show(self.output, list(rows) if plain else named, "")
         elif any(width for _, width in self.columns):
             self._cut(cells)
         else:
@@ -55,7 +53,7 @@ class Shape:
 
     def _table(self, cells: Sequence[Sequence[Any]]) -> None:
         """Draw a table; columns not named by the caller are left out where they have no room."""
-        console, shown = printer.console(), list(range(len(self.columns)))
+        console, shown = printer.console(wide=self.output == "wide"), list(range(len(self.columns)))
         names = [column.name for column, _ in self.columns]
         for spare in ("", *(() if self.chosen else self.spare)):
             shown = [k for k in shown if names[k] != spare]
@@ -65,14 +63,6 @@ class Shape:
             if table.least() <= console.width:
                 break
         console.print(table if self.header else printer.without_titles(table))
-
-    def _fields(self, cells: Iterable[Sequence[Any]]) -> None:
-        into = io.StringIO()
-        writer = csv.writer(into, delimiter="," if self.output == "csv" else "|", lineterminator="\n")
-        if self.header:
-            writer.writerow([column.name for column, _ in self.columns])
-        writer.writerows([[_field(value) for value in row] for row in cells])
-        click.echo(into.getvalue(), nl=False)
 
     def _cut(self, cells: Iterable[Sequence[Any]]) -> None:
         """Write columns of fixed widths, as sacct does: %N cuts, %-N writes to the left."""
@@ -99,7 +89,7 @@ def _plain(value: Any) -> Any:
 def list_options(
     columns: Sequence[Column], shown: Sequence[str], spare: Sequence[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command --format, --noheader, --parsable2 and -o with csv, as its parameter `shape`.
+    """Give a command --format, --noheader, --parsable2 and -o, as its parameter `shape`; -o wide has all columns.
 
     `spare`: columns that a narrow terminal does without.
     """
@@ -110,17 +100,11 @@ def list_options(
         @click.option("--format", "wanted", metavar="NAMES", help=f"Columns, as NAME or NAME%WIDTH: {names}.")
         @click.option("-n", "--noheader", is_flag=True, help="Omit the line of titles.")
         @click.option("-P", "--parsable2", "bars", is_flag=True, help="Separate fields by | and cut none.")
-        @click.option(
-            "-o",
-            "--output",
-            type=click.Choice([*printer.FORMS, "csv"]),
-            default=printer.FORMS[0],
-            envvar="RAINBOW_OUTPUT",
-            help="Tables for people (the default), JSON or CSV for programs.",
-        )
+        @printer.output_option
         @functools.wraps(command)
         def run(wanted: str | None, noheader: bool, bars: bool, output: str, **rest: Any) -> Any:
-            chosen = _read(wanted or ",".join(shown), known)
+            named = [column.name for column in columns] if output == "wide" else shown
+            chosen = _read(wanted or ",".join(named), known)
             return command(shape=Shape(chosen, output, not noheader, wanted is not None, bars, spare), **rest)
 
         return run

@@ -93,7 +93,7 @@ def _step(step: Document) -> list[Any]:
 
 def draw_replay(console: Console, found: Document) -> None:
     """Show a decision taken again, and whether the same came of it."""
-    named = {"id": found["id"], "cluster": found["cluster"]}
+    named = {"job": found.get("number") or found["id"], "cluster": found["cluster"]}
     console.print(facts({**named, "again": found["replayed"]["cluster"], **found["digests"]}))
     draw_steps(console, found["replayed"])
     if found["graphs_changed_since"]:

@@ -1,4 +1,7 @@
-"""Tables for people that fit the terminal, and JSON for programs.
+"""The forms of an answer: tables for people that fit the terminal; JSON, YAML, CSV and names for programs.
+
+table  as wide as the terminal     json, yaml  all that the server answered
+wide   nothing is cut              csv         a row each      name  what other commands call it, one a line
 
 Columns that are too wide shrink in this order: the last one wraps; free text in the middle is cut with an ellipsis;
 the last one goes below its row; times, states and numbers are cut. Ids, and the first column, never are.
@@ -6,6 +9,8 @@ the last one goes below its row; times, states and numbers are cut. Ids, and the
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
@@ -34,40 +39,90 @@ STYLES = {
     "LOST": "red",
 }
 
-FORMS = ("table", "json")
+FORMS = ("table", "wide", "json", "yaml", "csv", "name")
+DRAWN = ("table", "wide")  # for people
+WIDE = 100_000  # columns: nothing is cut
+# what names an entry for other commands, the first that it has; a job's number before its id, an id before a name
+NAMING = ("element", "number", "id", "name", "job", "group", "cluster", "worker", "code")
 output_option = click.option(
     "-o",
     "--output",
     type=click.Choice(FORMS),
+    metavar="FORM",
     default="table",
     envvar="RAINBOW_OUTPUT",
-    help="Output format: table or json.",
+    help=f"Form of the answer: {', '.join(FORMS[:-1])} or {FORMS[-1]}.",
 )
 
 # of a submit: what is none of the forms is the file that the job's output goes to, as sbatch has it
 answer_or_file_option = click.option(
     "-o",
     "--output",
-    metavar="[table|json|FILE]",
+    metavar="FORM|FILE",
     multiple=True,
     envvar="RAINBOW_OUTPUT",
-    help="How the answer is shown, table (the default) or json; else the file of the job's output. May come twice.",
+    help=f"Form of the answer ({', '.join(FORMS)}), or the file of the job's output. May come twice.",
 )
 
 
-def show(output: str, value: Any, drawn: Facts | Listing | str | Callable[[Console], None]) -> None:
-    """Print `value` as JSON; for people, print what is drawn of it, or let a function draw it."""
-    if output == "json":
+def show(
+    output: str,
+    value: Any,
+    drawn: Facts | Listing | str | Callable[[Console], None],
+    rows: Sequence[Mapping[str, Any]] | None = None,
+) -> None:
+    """Print `value` in a form for programs; for people, print what is drawn of it, or let a function draw it.
+
+    `rows` are the entries of CSV and names where the value is not itself a list, or one entry.
+    """
+    if output in DRAWN:
+        on = console(wide=output == "wide")
+        if callable(drawn):
+            drawn(on)
+        else:
+            on.print(drawn)
+    elif output == "json":
         click.echo(json.dumps(value, indent=2))
-    elif callable(drawn):
-        drawn(console())
+    elif output == "yaml":
+        import yaml  # few want it: the others need not wait for it
+
+        click.echo(yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True), nl=False)
     else:
-        console().print(drawn)
+        entries = rows if rows is not None else [value] if isinstance(value, Mapping) else list(value)
+        _write_names(entries) if output == "name" else _write_entries(entries)
 
 
-def console() -> Console:
+def _write_names(entries: Iterable[Mapping[str, Any]]) -> None:
+    for entry in entries:
+        known = next((entry[key] for key in NAMING if entry.get(key)), next(iter(entry.values()), ""))
+        click.echo(one_line(str(known)))
+
+
+def _write_entries(entries: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(name for entry in entries for name in entry))
+    write_fields(names, [[_field(entry.get(name)) for name in names] for entry in entries])
+
+
+def _field(value: Any) -> str:
+    """Return a value of a document as a field of CSV: what has parts as JSON."""
+    if value is None or isinstance(value, str):
+        return clean(value or "")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_fields(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",", *, header: bool = True
+) -> None:
+    """Write rows of fields with a delimiter between them, quoted where they hold it."""
+    into = io.StringIO()
+    writer = csv.writer(into, delimiter=delimiter, lineterminator="\n")
+    writer.writerows([titles, *rows] if header else rows)
+    click.echo(into.getvalue(), nl=False)
+
+
+def console(*, wide: bool = False) -> Console:
     """Return what tables are drawn on. NO_COLOR is minded; what users wrote is never taken for markup."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBOUNDED
+    width = WIDE if wide else None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBOUNDED
     made = Console(width=width, markup=False, emoji=False, highlight=False, file=sys.stdout)
     made.width = max(made.width, NARROWEST)
     return made
@@ -94,9 +149,14 @@ class Facts:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw them: values wrap beside their names, and no line ends with blanks that a program would read."""
         width = max((cell_len(name) for name, _ in self.pairs), default=0)
-        room = max(options.max_width - width - GAP, 1)
+        beside = width + GAP < options.max_width  # else values are below their names
+        room = options.max_width - width - GAP if beside else options.max_width
         for name, value in self.pairs:
             head = Text(name, style="bold")
+            if not beside:
+                yield from map(_stripped, head.wrap(console, options.max_width, overflow="fold"))
+                yield from map(_stripped, value.wrap(console, room, overflow="fold"))
+                continue
             # a secret that is told once is told whole
             for line in [*value.wrap(console, room, overflow="fold")] or [Text()]:
                 head.align("left", width + GAP)

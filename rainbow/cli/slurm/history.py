@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from rainbow.cli.commands.jobs import COLUMNS, LIVE
+from rainbow.cli.commands.jobs import COLUMNS, LIVE, number_of
 from rainbow.cli.input.job_options import point_in_time
 from rainbow.cli.output import printer
 from rainbow.cli.output.columns import Column, Document, Shape, clock, lasting, list_options, seconds, site_of
@@ -74,7 +74,7 @@ def _raw(job: Document) -> int:
 
 
 HISTORY = [
-    Column("JobID", "JOBID", lambda job: job["id"]),
+    Column("JobID", "JOBID", lambda job: job.get("element") or number_of(job)),
     Column("JobName", "JOBNAME", lambda job: job["name"]),
     Column("User", "USER", lambda job: job["requestor"]),
     Column("Cluster", "CLUSTER", lambda job: job["cluster"]),
@@ -91,6 +91,7 @@ HISTORY = [
     Column("Partition", "PARTITION", lambda job: (_summary(job).get("site") or {}).get("partition")),
     Column("Site", "SITE", lambda job: site_of(job, _summary(job).get("site"))),
     Column("Priority", "PRIORITY", lambda job: job["priority"]),
+    Column("ID", "ID", lambda job: job["id"]),
     Column("Reason", "REASON", lambda job: (job.get("wait") or {}).get("reason") or "None"),
 ]
 SHOWN = ("JobID", "JobName", "User", "Cluster", "State", "ExitCode", "Elapsed", "NNodes", "End")
@@ -174,7 +175,9 @@ def _elements(job: Document) -> Iterator[dict[str, Any]]:
     ids = list(read_array(job["array"], "").ids) if "array" in job else None
     for task in job["tasks"]:
         row = {**_summed({**job, "tasks": [task]}), "state": task["state"], "ended_at": task["ended_at"]}
-        yield {**row, "id": f"{job['id']}_{ids[task['index']] if ids else task['index']}", "name": task["name"]}
+        index = ids[task["index"]] if ids else task["index"]
+        named = {"id": f"{job['id']}_{index}", "element": f"{number_of(job)}_{index}"}
+        yield {**row, **named, "name": task["name"]}
 
 
 # ── nodes ──

@@ -133,9 +133,16 @@ def _by_id(connection: sa.Connection, who: Caller, record: JobRecord, request: R
 
 
 def record_symbols(connection: sa.Connection, record: JobRecord, request: Request) -> None:
-    """Store the names for which later jobs may wait."""
+    """Store the names for which later jobs may wait, and the jobs for which this one waits."""
     brought = {(one.value, one.scope) for one in request.dependencies if one.scheme == "string" and one.type != "in"}
     symbols.add_symbols(connection, record.id, sorted(brought))
+    symbols.add_dependencies(connection, record.id, awaited_by(record, request))
+
+
+def awaited_by(record: JobRecord, request: Request) -> dict[str, str]:
+    """Return the jobs that a job waits for, by id or by name, as {id: scheme}."""
+    by_name = dict.fromkeys(record.awaits or (), "string")
+    return by_name | {one.value: one.scheme for one in request.dependencies if one.scheme in (*BY_JOB, "fluid")}
 
 
 # ── versions by tag ──

@@ -82,10 +82,15 @@ def own_job(connection: sa.Connection, who: Caller, job_id: str) -> JobRecord:
 
 def check_own(connection: sa.Connection, who: Caller, record: JobRecord) -> None:
     """Raise Forbidden unless the caller may change a job that exists for them."""
-    at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
-    if not who.admin and not any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at):
+    if not may_change(connection, who, record):
         raise not_for(record.requestor)
     note_object(f"job {record.id}", record.cluster_id)
+
+
+def may_change(connection: sa.Connection, who: Caller, record: JobRecord) -> bool:
+    """Return whether the caller may act for the user of a job that exists for them."""
+    at = [record.cluster_id] if record.cluster_id or who.admin else jobs.open_to(connection, record.id)
+    return who.admin or any(who.sees(one) and who.speaks_for(one, record.requestor) for one in at)
 
 
 # A job is held in place by its owner (jobs.suspended_at), a task by the policy (tasks.hold): the agent holds the

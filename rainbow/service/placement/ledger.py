@@ -243,6 +243,7 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
     equal = is_sealed_by(choice, sealed) if sealed else repeated == decision["selection"]
     return {
         "id": record.id,
+        "number": record.number,
         "cluster": record.cluster,
         "equal": equal,
         "selection": repeated if equal else decision["selection"],

@@ -126,7 +126,7 @@ def wait_of(fault: RainbowError, since: float) -> dict[str, Any]:
 
 def answer_of(record: JobRecord, decision: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a submit is answered about a job, placed or waiting."""
-    named = {"id": record.id, "number": record.number}
+    named = {"id": record.id, "number": record.number, "name": record.name}
     answer = {**named, "cluster": record.cluster or None, "state": record.state, "decision": decision}
     return answer | ({"wait": dict(record.wait or {})} if record.state is JobState.UNPLACED else {})
 

@@ -38,7 +38,7 @@ def of_job(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         record = own_job(connection, who, job_id)
     wait = reason_of(service, record, who)
     with service.store.read() as connection:
-        return whole(service, connection, record, wait)
+        return {**whole(service, connection, record, wait), "number": record.number}
 
 
 def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:

@@ -24,15 +24,16 @@ from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement import ledger
 from rainbow.service.queries.certificates import verified
+from rainbow.service.queries.definition import definition
 from rainbow.service.queries.now import now_document
 from rainbow.service.scheduler.reasons import ITS_OWN, reason_of, reasons_of
 from rainbow.service.scheduler.view import take_snapshot
-from rainbow.state_machine import JobState, Task, TaskState
+from rainbow.state_machine import JobState, Task, TaskState, ran_for
 from rainbow.store import clusters, pages, tasks
 from rainbow.store.jobs import LIVE, PENDING
 from rainbow.store.names.numbers import element_number
 from rainbow.store.pages import Filter
-from rainbow.text import some
+from rainbow.text import in_time, some
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -144,18 +145,24 @@ def show(
         counts = tasks.counts(connection, [job_id])[job_id]
         found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
         array = reading(connection, job_id).request.array
+        defined = definition(connection, who, record)
+        bad = tasks.some_of(connection, job_id, ENDED_BADLY, LOOKED_AT) if set(counts) & {*ENDED_BADLY} else []
     left = element is None and found and found[-1].index + 1 < sum(counts.values())
     ids = [*array.ids] if array else []
     listed_tasks = [{**_task(task), **_element(record, ids, task)} for task in found]
     page = {"counts": counts, "tasks": listed_tasks, "next": found[-1].index if left else None}
+    bad.sort(key=lambda task: (task.ended_at or 0.0, task.index))
     job = job_document(record, reason_of(service, record, who))
     return {
         **job,
+        "headline": headline(record, job["wait"], counts, bad, ids),
         **page,
+        **({"failed": [{**_task(task), **_element(record, ids, task)} for task in bad[:MOST_FAILED]]} if bad else {}),
         "eta": expectation(service, who, record, job["wait"]),
         **_units(service, record),
         **({"array": ids_text(array.ids)} if array else {}),
         **({"changes": record.overrides["changes"]} if record.overrides else {}),
+        "definition": defined,
     }
 
 
@@ -330,6 +337,54 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 
 def _document(answer: Answer) -> dict[str, Any]:
     return {"can": answer.can, "text": answer.text, "facts": dict(answer.facts)}
+
+
+# ── the headline: what a reader must know first ──
+
+ENDED_BADLY = (TaskState.FAILED, TaskState.TIMED_OUT)
+MOST_FAILED = 10  # tasks shown before all others
+LONGEST_LINE = 200  # characters of the last line that a task has written
+
+
+def headline(
+    record: JobRecord,
+    wait: Mapping[str, Any] | None,
+    counts: Mapping[TaskState, int],
+    bad: Sequence[Task],
+    ids: Sequence[int],
+) -> str:
+    """Return what is most important about a job; `bad`: tasks that ended badly, `ids`: those of its elements.
+
+    It says no state, which is shown beside it, and no time of day, which is the reader's own.
+    """
+    whole = sum(counts.values())
+    if bad and (record.state in BAD or record.state in LIVE):
+        return "; ".join(filter(None, [_how_it_failed(bad[0], ids, whole), _of_the_others(counts, whole)]))
+    if record.state in PENDING and (record.state is not JobState.RUNNING or wait):
+        return str((wait or {}).get("text") or (wait or {}).get("reason") or "")
+    return ", ".join(_progress(counts, record.state))
+
+
+def _how_it_failed(task: Task, ids: Sequence[int], whole: int) -> str:
+    """Say which task failed how, where, after how long, and what it wrote last."""
+    name = f"Element {ids[task.index]}" if task.index < len(ids) else f"Task {task.name}" if whole > 1 else "It"
+    how = "ran longer than its limit" if task.state is TaskState.TIMED_OUT else "failed"
+    how += f" with exit code {task.exit_code}" if task.exit_code and task.state is TaskState.FAILED else ""
+    there = [one for one in task.placement if one]
+    where = f" on {', '.join(there[:2])}{f' and {len(there) - 2} more' if len(there) > 2 else ''}" if there else ""
+    ran = task.started_at is not None and task.ended_at is not None
+    after = f" after {in_time(ran_for(task, task.ended_at or 0.0))}" if ran else ""
+    lines = (line for text in (task.errors, task.output) for line in reversed(text.split("\n")))
+    said = next(filter(str.strip, lines), "")
+    last = said.strip()[:LONGEST_LINE] or ("" if task.exit_code else task.detail)
+    return f"{name} {how}{where}{after}{f': {last}' if last else ''}"
+
+
+def _of_the_others(counts: Mapping[TaskState, int], whole: int) -> str:
+    if whole == 1:
+        return ""
+    words = {state: count for state, count in counts.items() if count}
+    return f"of {whole}, " + ", ".join(f"{count} {state.lower()}" for state, count in sorted(words.items()))
 
 
 # ── the answer to "why?" in one line: where a job is, and what it waits for or how it ended ──

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from rainbow.store.jobs import LIVE, PENDING
-from rainbow.store.schema import jobs, symbols, tags
+from rainbow.store.schema import ID, WORD, jobs, metadata, symbols, tags
+
+# of jobs on jobs, so that the one that is awaited can say by whom
+dependencies = sa.Table(
+    "dependencies",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False, primary_key=True),
+    sa.Column("awaited", ID, nullable=False, primary_key=True, index=True),
+    sa.Column("scheme", WORD, nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,19 @@ def live_with_symbols(connection: sa.Connection, names: Collection[str]) -> list
     query = query.join(symbols, symbols.c.job == jobs.c.id)
     query = query.where(symbols.c.name.in_(names), jobs.c.state.in_(PENDING)).order_by(jobs.c.id)
     return [Bringer(*row) for row in connection.execute(query)]
+
+
+def add_dependencies(connection: sa.Connection, job_id: str, schemes: Mapping[str, str]) -> None:
+    """Note which jobs a job waits for, as {id: scheme}."""
+    if schemes:
+        rows = [{"job": job_id, "awaited": one, "scheme": scheme} for one, scheme in schemes.items()]
+        connection.execute(dependencies.insert(), rows)
+
+
+def dependents(connection: sa.Connection, job_id: str, most: int) -> list[tuple[str, str]]:
+    """Return the jobs that name a job as one they wait for, with the scheme; the oldest first."""
+    query = sa.select(dependencies.c.job, dependencies.c.scheme).where(dependencies.c.awaited == job_id)
+    return [(row.job, row.scheme) for row in connection.execute(query.order_by(dependencies.c.job).limit(most))]
 
 
 KEPT_TAGS = 100  # tags of one basis

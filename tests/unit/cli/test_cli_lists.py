@@ -29,12 +29,16 @@ def worked(server: tuple[str, dict[str, str], object]) -> dict[str, str]:
 
     url, told, saved = server
     shell = Shell(saved.parent, url, told["token"], told["secret"], variables_of(url, saved))  # type: ignore[attr-defined]
-    array = shell.json("submit", "-J", "sweep", "-a", "1,3,4", "--", "sh", "-c", "exit $(({index} - 1))")["id"]
+
+    def made(*words: str) -> str:
+        return shell("submit", "--parsable", *words).stdout.strip()
+
+    array = made("-J", "sweep", "-a", "1,3,4", "--", "sh", "-c", "exit $(({index} - 1))")
     shell("job", "wait", array)
-    runs = shell.json("submit", "-J", "runs", "-N", "1", "-c", "2", "--", "sleep", "60")["id"]
+    runs = made("-J", "runs", "-N", "1", "-c", "2", "--", "sleep", "60")
     until(lambda: shell.json("job", "show", runs)["state"] == "RUNNING")
-    waits = shell.json("submit", "-J", "waits", "-d", f"afterok:{runs}", "--", "true")["id"]
-    return {"array": array, "runs": runs, "waits": waits}
+    waits = made("-J", "waits", "-d", f"afterok:{runs}", "--", "true")
+    return {"array": array, "runs": runs, "waits": waits, "runs id": shell.json("job", "show", runs)["id"]}
 
 
 def rows(text: str) -> list[list[str]]:
@@ -58,10 +62,10 @@ def test_figures_of_the_page_are_shown_by_commands(shell: Shell, worked: dict[st
     said = shell("fleet").stdout
     assert re.search(r"^clusters +1 *$", said, re.M)
     assert re.search(r"^oak +up +1 +1 +\S", said, re.M)
-    [held] = [one for one in shell.json("worker", "timeline", "oak")["jobs"] if one[0] == worked["runs"]]
-    assert held == [worked["runs"], "runs"]
-    [name] = [row[0] for row in rows(shell("worker", "timeline", "oak").stdout) if row[1] == worked["runs"]]
-    assert shell.json("worker", "show", name, "--cluster", "oak")["tasks"][0]["job"] == worked["runs"]
+    [held] = [one for one in shell.json("worker", "timeline", "oak")["jobs"] if one[0] == worked["runs id"]]
+    assert held == [worked["runs id"], "runs"]
+    [name] = [row[0] for row in rows(shell("worker", "timeline", "oak").stdout) if row[1] == worked["runs id"]]
+    assert shell.json("worker", "show", name, "--cluster", "oak")["tasks"][0]["job"] == worked["runs id"]
     assert "core 2" in shell("worker", "show", name, "--cluster", "oak").stdout
     [_, kind] = rows(shell("worker", "kinds", "oak").stdout)
     assert kind[1:5] == ["2", "1", "1", "0"]
@@ -82,12 +86,12 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
         "WAITS BECAUSE, OR RUNS",
     ]
     assert waits[:3] == [worked["waits"], "waits", "WAITING"]
-    assert waits[-1] == f"waits for job {worked['runs']} to complete"
+    assert waits[-1] == f"waits for job {worked['runs id']} to complete"
     assert runs[:3] == [worked["runs"], "runs", "RUNNING"]
     assert re.fullmatch(r"00:00:\d\d", runs[5])
     assert re.fullmatch(r"on n[01]", runs[-1])
-    assert worked["array"] in shell("jobs", "--all").stdout
-    assert worked["array"] in shell("jobs", "--state", "failed").stdout
+    for words in (("--all",), ("--state", "failed")):
+        assert worked["array"] in [row[0] for row in rows(shell("jobs", *words).stdout)]
 
 
 def test_a_suspended_job_is_listed_as_such_and_its_time_stands_still() -> None:
@@ -157,7 +161,7 @@ def test_history_has_the_columns_of_sacct(shell: Shell, worked: dict[str, str]) 
 def test_lists_are_written_as_asked(shell: Shell, worked: dict[str, str]) -> None:
     cut = shell("history", "-n", "--format", "jobname%4,state%-9", "--limit", "1").stdout
     assert cut == "wai+ PENDING\n"
-    assert shell.json("history", "-j", worked["array"][:16], "--format", "jobid") == [{"JobID": worked["array"]}]
+    assert shell.json("history", "-j", worked["array"], "--format", "jobid") == [{"JobID": worked["array"]}]
     assert {"summary", "id"} <= set(json.loads(shell("jobs", "-o", "json").stdout)[0])
     assert shell("jobs", "--noheader").stdout.startswith(worked["waits"])
     wrong = shell("jobs", "--format", "jobi")

@@ -84,8 +84,8 @@ def test_a_command_that_is_refused_says_which_credential_it_lacks(shell: Shell) 
 def test_history_takes_states_of_sacct_and_of_rainbow(shell: Shell) -> None:  # noqa: F811
     job = shell.json("submit", "-n", "1", "--hold", "--", "true")["id"]
     assert shell.code("job", "cancel", job) is Exit.OK
-    listed = [shell("history", "-s", states).stdout for states in ("CANCELED", "cancelled", "completed,running")]
-    assert [job[:8] in text for text in listed] == [True, True, False]
+    listed = [shell.json("history", "-s", states) for states in ("CANCELED", "cancelled", "completed,running")]
+    assert [job in [row["id"] for row in rows] for rows in listed] == [True, True, False]
     told = shell("history", "-s", "bogus")
     assert (told.exit_code, "unknown state BOGUS" in told.stderr) == (Exit.USAGE, True)
 

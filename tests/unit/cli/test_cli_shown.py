@@ -14,9 +14,11 @@ __all__ = ["server", "shell"]  # fixtures
 def test_submit_shows_candidates_with_what_was_computed_and_the_chosen_one(shell: Shell) -> None:
     steps = [{"calc": "cost=price * 2"}, {"sort_ascending": "cost"}, {"select": "first"}]
     options = shell.file("options.json", {"priorities": [{"priority": 1, "steps": steps}]})
-    result = shell("submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--", "true")
+    result = shell(
+        "submit", "-n", "1", "--selector", "constraint", "--selector-options", options, "--why", "--", "true"
+    )
     assert re.search(r"^oak .*cost 6 +1 +chosen", result.stdout, re.MULTILINE)
-    assert re.search(r"^submitted job \w+ to cluster oak$", result.stdout, re.MULTILINE)
+    assert re.search(r"^submitted job \d+ \(true\) to cluster oak$", result.stdout, re.MULTILINE)
 
 
 def test_submit_that_selection_refuses_shows_the_step_that_dropped_each(shell: Shell) -> None:
@@ -44,13 +46,14 @@ def test_show_says_how_tasks_ended_and_what_they_wrote(shell: Shell) -> None:
 def test_show_of_many_tasks_prints_the_first_and_says_how_to_see_more(shell: Shell) -> None:
     tasks = [{"command": ["true"], "resources": "w", "replicas": 1_200}]
     spec = shell.file("many.json", {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks})
-    job = shell.json("submit", spec)["id"]
+    made = shell.json("submit", spec)
+    job, number = made["id"], made["number"]
     shell("job", "cancel", job)
     told = shell("job", "show", job).stdout
     row = re.compile(r"^\S+-\d+ +(CANCELED|COMPLETED|STOPPING) ", re.MULTILINE)
-    assert len(row.findall(told)) == 100
-    assert "100 of 1200 tasks shown (" in told
-    assert f"see more with rainbow job show {job} --after 99" in told.replace("\n", " ")
+    assert len(row.findall(told)) == 10
+    assert "10 of 1200 tasks shown (" in told
+    assert f"see more with rainbow job show {number} --after 9" in told.replace("\n", " ")
     rest = shell("job", "show", job, "--after", "1190", "--limit", "20").stdout
     assert (len(row.findall(rest)), "tasks shown" in rest) == (9, False)
     page = shell.json("job", "show", job)
@@ -87,7 +90,7 @@ def test_lists_have_every_word_in_json(shell: Shell) -> None:
 
 
 def test_tables_name_what_they_list(shell: Shell) -> None:
-    job = shell.json("submit", "--name", "mine", "-n", "1", "--", "true")["id"]
+    job = shell("submit", "--parsable", "--name", "mine", "-n", "1", "--", "true").stdout.strip()
     assert re.search(rf"^{job} +mine ", shell("jobs", "--all").stdout, re.MULTILINE)
     assert re.search(r"^oak +up +2/2 +.*core 8", shell("cluster", "list").stdout, re.MULTILINE)
     assert re.search(r"^n1 +READY ", shell("worker", "list", "--cluster", "oak").stdout, re.MULTILINE)

@@ -105,7 +105,9 @@ def type_in(shell: Shell, agent: Client, step: str, known: dict[str, str]) -> No
     result = shell(*words)
     assert result.exit_code == 0, result.output
     if words[0] == "submit":
-        known[str(1 + sum(key.isdigit() for key in known))] = re.findall(r"\b[0-9a-f]{24}\b", result.stdout)[0]
+        known[str(1 + sum(key.isdigit() for key in known))] = agent.job(
+            re.findall(r"submitted job (\d+) ", result.stdout)[0]
+        )["id"]
         if "sleep" in words:
             report(agent, known["c"], "started")
 
