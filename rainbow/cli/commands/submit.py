@@ -152,30 +152,27 @@ def submit(
     A SCRIPT begins with #!; its #SBATCH lines are read as sbatch reads them. Several FILEs, or folders of them, are
     submitted together; each has its own answer.
     """
-    among = [{"name": one} for one in clusters] or None
+    among, who = [{"name": one} for one in clusters] or None, None if requestor else login()
     if eta and given.many:
         raise click.UsageError("--eta accepts only one jobspec")
     if given.many:
         common: dict[str, Any] = {
             "name": name,
             "requestor": requestor,
-            "login": None if requestor else login(),
+            "login": who,
             "selector": selector_given(selector, selector_options),
         }
         common |= {"queue": queue or None, "backend": backend}
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = ready(client, given.jobspec())
     if eta:
-        found = client.eta_of(
-            jobspec, name=name, requestor=requestor, clusters=among, login=None if requestor else login()
-        )
+        found = client.eta_of(jobspec, name=name, requestor=requestor, clusters=among, login=who)
         printer.show(output, found, lambda console: draw_etas(console, found))
         click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     with refusals_shown(output, given.files):
         chosen = selector_given(selector, selector_options)
-        how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend}
-        how["login"] = None if requestor else login()
+        how: dict[str, Any] = {"basis": basis, "tag": tag, "queue": queue or None, "backend": backend, "login": who}
         made = client.submit(jobspec, name, requestor, chosen, among, key, **how)
     if not wait:
         if parsable:
@@ -183,7 +180,7 @@ def submit(
         elif not quiet or output not in printer.DRAWN:
             printer.show(output, made, lambda console: _draw(console, made, why=why))
         return
-    if output in printer.DRAWN and not quiet:
+    if output in printer.DRAWN:
         _draw(printer.console(), made, why=why)
     ended = wait_for(client, made)
     printer.show(output, ended, lambda console: draw_job(console, ended))
