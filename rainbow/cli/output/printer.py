@@ -150,15 +150,15 @@ class Facts:
         """Draw them: values wrap beside their names, and no line ends with blanks that a program would read."""
         width = max((cell_len(name) for name, _ in self.pairs), default=0)
         beside = width + GAP < options.max_width  # else values are below their names
-        room = options.max_width - width - GAP if beside else options.max_width
+        columns = options.max_width - width - GAP if beside else options.max_width
         for name, value in self.pairs:
             head = Text(name, style="bold")
             if not beside:
                 yield from map(_stripped, head.wrap(console, options.max_width, overflow="fold"))
-                yield from map(_stripped, value.wrap(console, room, overflow="fold"))
+                yield from map(_stripped, value.wrap(console, columns, overflow="fold"))
                 continue
             # a secret that is told once is told whole
-            for line in [*value.wrap(console, room, overflow="fold")] or [Text()]:
+            for line in [*value.wrap(console, columns, overflow="fold")] or [Text()]:
                 head.align("left", width + GAP)
                 yield _stripped(head + line)
                 head = Text()
