@@ -87,7 +87,7 @@ class Nodes:
             if amount is None or amount > 0:
                 self.touched[n] = True
                 self.free[n] = 0 if amount is None else max(0, self.free[n] - amount)
-                self.is_shut[n] = self.is_shut[n] or amount is None
+                self.is_shut[n] = self.is_shut[n] or amount is None or (self.is_leaf[n] and not self.free[n])
         for n, up in enumerate(self.parents):
             self.is_shut[n] = self.is_shut[n] or (up >= 0 and self.is_shut[up])
         for n in range(len(self.ids) - 1, 0, -1):

@@ -288,6 +288,9 @@ class _Check:
     def _has_alone(self, row: Row) -> bool:
         return row.how == "all" or (row.how == "on" and self.requests[row.request][0].exclusive)
 
+    def _is_used_up(self, vertex: str) -> bool:
+        return self.vertices.is_leaf(vertex) and (self.held.get(vertex) or 0) >= self.vertices.size(vertex)
+
     def alone(self) -> Iterator[str]:
         """Nothing that is not below a row lies in what the row has alone, and nothing of others."""
         above = self.vertices.above
@@ -299,7 +302,7 @@ class _Check:
                 owner = owners.get(at, n)
                 if owner != n and owner not in self._up(n):
                     yield f"row {n}: {row.vertex} lies in {at}, which row {owner} has alone"
-                if self.held.get(at, 0) is None:
+                if self.held.get(at, 0) is None or (row.how == "on" and self._is_used_up(at)):
                     yield f"row {n}: {row.vertex} lies in {at}, which others hold"
         for vertex, amount in self.held.items() if owners else ():
             for at in above(vertex) if amount is None or amount > 0 else ():

@@ -118,6 +118,12 @@ class Trail:
         self.owed[i, pool] = self.owed.get((i, pool), 0) + amount
         self.promise(i, pool, amount)
 
+    def hold_amount(self, i: int, amount: int) -> None:
+        """Note what others hold of a leaf: where that is all of it, nobody stands on it any more."""
+        self.promise(i, self.layout.pool(i), amount)
+        if amount >= self.layout.amount(i):
+            self._set(self.whole, i, True)
+
     def hold(self, i: int) -> bool:
         """Stand on a vertex, against other requests with children."""
         self.touch(i)

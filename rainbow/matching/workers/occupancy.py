@@ -387,10 +387,11 @@ class Occupancy:
         """Return what is held as a search knows it."""
         taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
         starts = sorted(laid_out.workers) if self.is_located else []
-        for i, amount, whole in sorted(
-            _positions(self.held.values(), starts), key=lambda held: (not held[2], held[0])
-        ):
-            self._retake(taken, starts, i, amount, whole)
+        held = Counter[tuple[bool, int]]()
+        for i, amount, whole in _positions(self.held.values(), starts):
+            held[not whole, i] += amount
+        for (divisible, i), amount in sorted(held.items()):
+            self._retake(taken, starts, i, amount, not divisible)
         taken.keep()
         return taken
 
@@ -404,7 +405,7 @@ class Occupancy:
         elif whole:
             taken.take_whole(at)
         else:
-            taken.promise(at, taken.layout.pool(at), amount)
+            taken.hold_amount(at, amount)
 
     def _divided(self, rows: Sequence[Row], laid_out: ClusterLayout, starts: list[int]) -> Iterator[Located]:
         """Divide what was found among slots and workers; of workers inside what is taken whole, all is taken."""

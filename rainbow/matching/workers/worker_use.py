@@ -371,7 +371,10 @@ class WorkerUse:
             for i in sorted(state.whole):
                 taken.take_whole(i)
             for i, amount in state.used.items():
-                taken.promise(*self.place(i), amount)
+                if i >= 0:
+                    taken.hold_amount(i, amount)
+                else:
+                    taken.promise(*self.place(i), amount)
             taken.keep()
             self._laid = (state.number, taken)
         return self._laid[1]

@@ -10,7 +10,7 @@ from rainbow.certificate.document import read_held
 from rainbow.certificate.exhaustion import Exhaustion, TooManyError
 from rainbow.certificate.refutation import Refutation, read_refutations
 from rainbow.errors import InputError
-from rainbow.matching import faults_of_refutations, refuted, take_beside
+from rainbow.matching import Occupancy, faults_of, faults_of_refutations, refuted, take_beside
 from rainbow.matching.needs import meets_condition
 from tests.support.oracle_cases import case
 from tests.support.trees import groups, some, tree
@@ -104,6 +104,21 @@ def test_claims_on_requests_that_fit_and_changed_numbers_are_refused():
             assert faults_of_refutations(request, cluster, [claim])[0], (number, claim)
             refused += 1
     assert refused > 800
+
+
+def test_nobody_stands_on_a_leaf_that_others_use_up():
+    cluster = tree("n0 node", "n0/c0 core*2")
+    request = groups(a={"type": "core", "with": [{"type": "slot", "count": 2, "label": "b", "with": []}]})
+    for held, fits in (({}, True), ({"c0": 1}, True), ({"c0": 2}, False), ({"c0": None}, False)):
+        take, claims = take_beside(request, cluster, held), refuted(request, cluster, held)
+        assert ((take is None), (claims is None)) == ((not fits), fits), held
+        if claims:
+            assert faults_of_refutations(request, cluster, claims, held) == ([], [])
+            empty = take_beside(request, cluster, {})
+            assert faults_of(request, cluster, empty.certificate(), held) == ["row 0: c0 lies in c0, which others hold"]
+    occupancy = Occupancy(cluster)
+    assert occupancy.take(groups(a={"type": "core", "count": 2, "exclusive": True})) is not None
+    assert occupancy.take(request) is None
 
 
 def test_exhaustion_is_checked_on_small_graphs_only():
