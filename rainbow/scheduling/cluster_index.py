@@ -95,6 +95,7 @@ class ClusterIndex:
         self.free: Counter[str] = Counter()
         self.ready = 0
         self.worker_changes = 0  # times that a worker has come or become another one, whatever is free of it
+        self.ends: Ranked[tuple[float, float, str]] = Ranked()  # of what runs: when, since when, the task
         self.stopping = 0  # tasks that are told to stop
         self.held: dict[str, Held] = {}  # by requestor
         self.mixed: set[str] = set()  # workers that serve several requestors
@@ -190,6 +191,8 @@ class ClusterIndex:
 
     def _count_run(self, run: RunView, sign: int) -> None:
         self.stopping += sign * run.stopping
+        end = 0.0 if run.stopping else run.until or inf  # what is told to stop may end at any moment
+        (self.ends.add if sign > 0 else self.ends.discard)((end, run.started, run.task))
         held = self.held.setdefault(run.requestor, Held())
         held.tasks += sign
         for worker, amounts in run.placement.items():

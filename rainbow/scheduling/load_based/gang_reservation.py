@@ -74,11 +74,6 @@ class Ends:
         return inf if lacking else self.now
 
 
-def in_order(runs: Iterable[RunView], now: float) -> list[tuple[float, RunView]]:
-    """Return when tasks must have ended, in that order: those without a limit after all others, the oldest first."""
-    return sorted(((_end(run, now), run) for run in runs), key=lambda one: (one[0], one[1].started, one[1].task))
-
-
 def _end(run: RunView, now: float) -> float:
     """Return when a task must have ended; one that is being stopped, or is overdue, may end at any moment."""
     return now if run.stopping else max(run.until, now) if run.until else inf

@@ -7,9 +7,9 @@ floats on its worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby, islice
 from math import inf
 from operator import itemgetter
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.scheduling.cluster_index import ClusterIndex, Place
 from rainbow.scheduling.interface import Start, Taken, View
 from rainbow.scheduling.load_based.free_amounts import FreeAmounts, Kinds, Template, templates
-from rainbow.scheduling.load_based.gang_reservation import Reserved, in_order
+from rainbow.scheduling.load_based.gang_reservation import Reserved
 from rainbow.scheduling.load_based.whole_workers import WholeWorkers
 from rainbow.scheduling.snapshot import GangView, JobView, Placement
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Amounts = Mapping[str, int]
 PricedTemplates = list[tuple[int, Kinds, Template]]
-End = tuple[float, str, Callable[[], None]]  # of a task: when, of which job, and what takes it away
+End = tuple[float, float, Any]  # of a task: when, since when it runs, its id; of a start in this round its number
 MOST_ANSWERS = 10_000  # questions whose answers are kept from plan to plan
 LOOKED_AT = 256  # workers of a kind for every part of a gang: those with most room
 
@@ -53,12 +53,6 @@ def _answers(view: View, census: ClusterIndex, unit: str) -> Answers:
     return before
 
 
-def _end_all(ends: Iterable[End]) -> None:
-    """Continue as if tasks had ended."""
-    for _, _, end in ends:
-        end()
-
-
 class SharedWorkers(WholeWorkers):
     """What is free in one round, and what a plan took of it."""
 
@@ -71,7 +65,7 @@ class SharedWorkers(WholeWorkers):
         self._taken: Taken | None = None
         self._too_dear = False  # something fits that costs more than is granted
         self._order: list[End] | None = None
-        self._starting: list[tuple[float, str, int]] = []  # what starts in this round: its end, job, and number
+        self._starting: dict[int, tuple[float, str]] = {}  # what starts in this round: its end and job, by number
         super().__init__(view, census)
 
     def _prepare(self) -> None:
@@ -173,7 +167,9 @@ class SharedWorkers(WholeWorkers):
         self._left -= sum(amounts.get(self.unit, 0) for amounts in take.by_worker.values())
         if self._taken is not None:
             end = self.view.now + gang.expected if gang.expected else inf
-            self._starting.append((end, gang.job, self._taken.number))
+            self._starting[self._taken.number] = end, gang.job
+            if self._order is not None:
+                insort(self._order, (end, inf, self._taken.number))
         return self._price(take.by_worker)
 
     # ── reserve ──
@@ -220,24 +216,25 @@ class SharedWorkers(WholeWorkers):
             taken = None if gang.question in self.hopeless else self._free.take(gang.demand)
             while taken is None and high < len(ends):
                 low, high = high, min(2 * high or 1, len(ends))
-                _end_all(ends[low:high])
+                self._end(ends[low:high])
                 taken = self._free.take(gang.demand)
             if taken is None:
                 return None
             self._free.undo(mark)
-            _end_all(ends[:low])
+            self._end(ends[:low])
             at_low = self._free.mark()  # where it does not fit
             while high - low > 1:
                 middle = (low + high) // 2
-                _end_all(ends[low:middle])
+                self._end(ends[low:middle])
                 ended, earlier = self._free.mark(), self._free.take(gang.demand)
                 if earlier is None:
                     low, at_low = middle, ended
                 else:
                     high, taken = middle, earlier
                     self._free.undo(at_low)
-            at, job = ends[high - 1][:2] if high else (self.view.now, "")
-            return at, job, taken.located
+            at, _, last = ends[high - 1] if high else (0.0, 0.0, "")
+            job = self._starting[last][1] if last in self._starting else self.census.runs[last].job if high else ""
+            return max(at, self.view.now), job, taken.located
         finally:
             self._free.undo(mark)
 
@@ -253,14 +250,19 @@ class SharedWorkers(WholeWorkers):
         return min(kept, key=lambda one: (one.job.submitted, one.job.id)) if fits else None
 
     def _ends_in_order(self) -> list[End]:
-        """Return when what runs ends, whose it is, and what takes it away; with what starts in this round."""
+        """Return the ends of what runs and of what starts in this round."""
         if self._order is None:
-            self._order = [
-                (at, run.job, partial(self._free.release, [run.task]))
-                for at, run in in_order(self.census.runs.values(), self.view.now)
-            ]
-        starting = [(at, job, partial(self._free.give_back, number)) for at, job, number in self._starting]
-        return sorted([*self._order, *starting], key=itemgetter(0)) if starting else self._order
+            starting = [(end, inf, number) for number, (end, _) in self._starting.items()]
+            self._order = sorted([*self.census.ends.items(), *starting])
+        return self._order
+
+    def _end(self, ends: Iterable[End]) -> None:
+        """Continue as if tasks had ended."""
+        for _, _, task in ends:
+            if task in self._starting:
+                self._free.give_back(task)
+            else:
+                self._free.release([task])
 
     def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
         """Return where a gang's parts can lie soonest, and when they can."""

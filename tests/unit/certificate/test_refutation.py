@@ -114,8 +114,8 @@ def test_nobody_stands_on_a_leaf_that_others_use_up():
         assert ((take is None), (claims is None)) == ((not fits), fits), held
         if claims:
             assert faults_of_refutations(request, cluster, claims, held) == ([], [])
-            empty = take_beside(request, cluster, {})
-            assert faults_of(request, cluster, empty.certificate(), held) == ["row 0: c0 lies in c0, which others hold"]
+            empty = take_beside(request, cluster, {}).certificate()
+            assert faults_of(request, cluster, empty, held) == ["row 0: c0 lies in c0, which others hold"]
     occupancy = Occupancy(cluster)
     assert occupancy.take(groups(a={"type": "core", "count": 2, "exclusive": True})) is not None
     assert occupancy.take(request) is None
