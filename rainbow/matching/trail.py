@@ -119,7 +119,7 @@ class Trail:
         self.promise(i, pool, amount)
 
     def hold_amount(self, i: int, amount: int) -> None:
-        """Note what others hold of a leaf: where that is all of it, nobody stands on it any more."""
+        """Note what others hold of a leaf; one that is used up is closed to requests that stand on it."""
         self.promise(i, self.layout.pool(i), amount)
         if amount >= self.layout.amount(i):
             self._set(self.whole, i, True)
