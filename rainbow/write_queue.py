@@ -57,7 +57,7 @@ class _Call:
     """What one thread brought. Only parts of one `kind` share a commit; None: it wants a turn of its own."""
 
     kind: object
-    has_backlog: int
+    open_parts: int
     waiting: deque[Waiting[_Item]] = field(default_factory=deque)  # of its items, those that nobody has taken
     wake: threading.Event = field(default_factory=threading.Event)
     has_turn: bool = False
@@ -74,8 +74,8 @@ class _Item:
         if self.part is not None:
             self.part.fault = trouble or self.part.fault
             self.part.done = True
-        self.call.has_backlog -= 1
-        if not self.call.has_backlog:
+        self.call.open_parts -= 1
+        if not self.call.open_parts:
             self.call.wake.set()
 
 

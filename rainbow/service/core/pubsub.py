@@ -175,7 +175,7 @@ class PubSub:
         with self._lock:
             return {topic.removeprefix(prefix) for topic in self._listeners if topic.startswith(prefix)}
 
-    def workers_changed(self) -> set[str]:
+    def changed_clusters(self) -> set[str]:
         """Return the clusters something was told of since this was asked last; ALL among them: any."""
         with self._lock:
             found, self._stirred = self._stirred, set()

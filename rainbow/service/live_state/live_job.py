@@ -396,7 +396,7 @@ class Dependents:
         self._mark(job_id, unmet=job.unmet is not None)
         return found.never
 
-    def poll_every_tick(self, here: Mapping[str, LiveJob]) -> bool:
+    def needs_polling(self, here: Mapping[str, LiveJob]) -> bool:
         """Return whether something is waited for that nobody will tell of: a time, or a job of another cluster."""
         return bool(self._timed & self._unmet) or bool(self.foreign(here))
 

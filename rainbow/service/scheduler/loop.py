@@ -232,7 +232,7 @@ class Loop:
 
     def _heard(self, now: float) -> list[str]:
         """Return the clusters something was heard of, or to which time matters, where anything can start."""
-        touched, service = self.service.news.workers_changed(), self.service
+        touched, service = self.service.news.changed_clusters(), self.service
         self._line.follow(service.catalogue)
         self._look_around(touched, now)
         self._line.follow(service.catalogue)

@@ -181,7 +181,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     mirror.ended = {}
     reserved = {order.job for order in plan.orders if isinstance(order, Reserve) and order.at == inf}
     mirror.promised = reserved | {one.job for one in plan.promises}
-    if mirror.resting or mirror.dependents.poll_every_tick(mirror.jobs) or _awaits_time(seen, plan):
+    if mirror.resting or mirror.dependents.needs_polling(mirror.jobs) or _awaits_time(seen, plan):
         service.poll_every_tick.add(entry.id)
     return ordered
 
