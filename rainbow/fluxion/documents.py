@@ -85,6 +85,8 @@ def _part(resource: Resource, *, is_in_slot: bool) -> dict[str, Any]:
         found["label"] = resource.label or "default"
     if resource.exclusive:
         found["exclusive"] = True
+    if resource.shared:
+        found["exclusive"] = False
     below = [_part(child, is_in_slot=is_in_slot or resource.is_slot) for child in resource.children]
     return {**found, "with": below} if below else found
 

@@ -150,6 +150,7 @@ class Resource:
     within   "job": the vertices chosen for the request beside it have these together, at least one each
     same     a field that has one value on all vertices taken on one worker
     cpus     the units are hardware threads of cores
+    shared   `exclusive: false` is written: Fluxion refuses that below what is exclusive
     """
 
     type: str
@@ -164,6 +165,7 @@ class Resource:
     within: str = ""
     same: str = ""
     cpus: bool = False
+    shared: bool = False
     place: int = field(default=-1, compare=False, repr=False)  # among all of a variant, depth first; -1: not counted
     scale: int = field(
         default=1, compare=False, repr=False
@@ -173,7 +175,7 @@ class Resource:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle everything but the numbers."""
         own = (self.type, self.count, self.unit, self.exclusive, self.label, self.needs, self.children)
-        return Resource, (*own, self.total, self.at_most, self.within, self.same, self.cpus)
+        return Resource, (*own, self.total, self.at_most, self.within, self.same, self.cpus, self.shared)
 
     @property
     def is_spread(self) -> bool:

@@ -69,8 +69,9 @@ def read_resource(value: Mapping[str, Any], pointer: str) -> Resource:
     children = value.get("with", [])
     needs = requires(value["requires"], f"{pointer}/requires") if "requires" in value else ()
     inside = tuple(read_resource(child, f"{pointer}/with/{k}") for k, child in enumerate(children))
-    kind, exclusive, label = value["type"], value.get("exclusive", False), value.get("label", "")
-    return spread(Resource(kind, count, value.get("unit", ""), exclusive, label, needs, inside), value, pointer)
+    kind, exclusive, label = value["type"], value.get("exclusive"), value.get("label", "")
+    read = Resource(kind, count, value.get("unit", ""), bool(exclusive), label, needs, inside)
+    return spread(replace(read, shared=exclusive is False), value, pointer)
 
 
 CPU, CORE = "cpu", "core"

@@ -111,7 +111,7 @@ class Traversal:
         self.meter = meter
         self.layout = layout
         self.worker_type = layout.worker_type
-        self.rule = Rule(constraint) if constraint else None
+        self.rule = Rule(constraint, any_of_none=False) if constraint else None
         self.held = held
         self.visits = 0
         self.shortest: Shortage | None = None
@@ -180,6 +180,8 @@ class Traversal:
 
     def _stand(self, r: Resource, i: int, exclusive: bool) -> Iterator[TraversalResult]:
         """Yield the vertex if all children of the request are met below it."""
+        if exclusive and r.shared:  # a conflict to Fluxion
+            return
         exclusive = exclusive or r.exclusive
         if (exclusive and i in self.held.touched) or not self._meets(host_needs(r, self.worker_type), i):
             return

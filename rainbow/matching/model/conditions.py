@@ -28,12 +28,13 @@ MOST_CLUES = 64  # of one operand: hosts or ranks it names
 
 
 class Rule:
-    """A constraint with its hostlists and idsets expanded once."""
+    """A constraint with its hostlists and idsets expanded once; `any_of_none`: what `or` of nothing is."""
 
-    def __init__(self, constraint: Constraint) -> None:
+    def __init__(self, constraint: Constraint, any_of_none: bool = True) -> None:
+        self.any_of_none = any_of_none
         self.operator = constraint.operator
         self.properties = constraint.values if constraint.operator == "properties" else ()
-        self.operands = [Rule(operand) for operand in constraint.operands]
+        self.operands = [Rule(operand, any_of_none) for operand in constraint.operands]
         self.least = [_fact(text) for text in constraint.values] if constraint.operator == "at_least" else []
         self.asks_amounts: bool = bool(self.least) or any(operand.asks_amounts for operand in self.operands)
         own: list[Any] = []
@@ -86,7 +87,7 @@ class Rule:
         if self.operator in OF_CHOICE:
             return True
         if self.operator == "or":
-            return self._any(vertex, meter) or not self.operands
+            return self._any(vertex, meter) if self.operands else self.any_of_none
         if self.operator == "properties":
             has = vertex["properties"]
             return all((p.removeprefix("^") in has) != p.startswith("^") for p in self.properties)
