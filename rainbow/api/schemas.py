@@ -371,7 +371,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "State": {
         "type": "object",
         "propertyNames": {"pattern": f"^{VARIABLE.pattern}$"},
-        "additionalProperties": {"type": ["string", "number", "boolean"]},
+        "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
     },
     "Policy": {
         **_object([], policy=ANY, settings=ANY, limits=ANY, visibility=VISIBILITY),

@@ -45,7 +45,9 @@ def _changes(command: Any) -> Any:
                 "--budget", type=click.FloatRange(0), help="Budget of a period: hours, or money; 0 for none."
             ),
             click.option(
-                "--budget-of", metavar="cost|TYPE=WEIGHT,...", help="What a budget counts; core=1 by default."
+                "--budget-of",
+                metavar="cost|TYPE=WEIGHT[,TYPE=WEIGHT]",
+                help="What a budget counts; core=1 by default.",
             ),
             click.option(
                 "--period", type=click.Choice(["month", "quarter", "year", "always"]), help="Budget's period."
@@ -243,7 +245,8 @@ def usage(client: Client, by: str, since: str | None, until: str | None, as_csv:
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([[title.lower() for title in titles], *rows])
     else:
-        printer.show(output, found, printer.table(titles, rows))
+        entries = [dict(zip(map(str.lower, titles), row, strict=True)) for row in rows]
+        printer.show(output, found, printer.table(titles, rows), entries)
 
 
 # ── qualities of service ──

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from importlib import import_module
 from importlib.resources import files
 from typing import Any
@@ -105,6 +105,31 @@ ELSEWHERE = {name: here for here, names in CALLED_ELSEWHERE.items() for name in 
 NO_COMMAND = re.compile(r"No such command '(.+?)'")
 
 
+def examples() -> list[str]:
+    """Return the example of each command, one or more lines a command."""
+    return (files("rainbow.cli") / "examples.txt").read_text(encoding="utf-8").splitlines()
+
+
+def _explain(command: click.Command, path: str, lines: Sequence[str]) -> None:
+    """Give a command, and those in it, a whole first sentence in lists and an example at the end of the help."""
+    command.short_help = command.short_help or first_sentence(command.help or "")
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _explain(inner, f"{path} {name}", lines)
+    elif own := [line for line in lines if f"{line} ".startswith(f"{path} ")]:
+        command.epilog = "\n".join(["\b", "Example:", *(f"  {line}" for line in own)])
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help, which click would cut.
+
+    >>> first_sentence("List jobs: all, e.g.\\nold ones. And more.")
+    'List jobs: all, e.g. old ones.'
+    """
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[^.].)\. (?=[A-Z])", paragraph, maxsplit=1)[0].rstrip(".") + "."
+
+
 class LazyCommands(MutableMapping[str, click.Command]):
     """The commands by name, each imported when it is asked for: a command waits for no other's imports."""
 
@@ -115,7 +140,9 @@ class LazyCommands(MutableMapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._there:
             module, _, attribute = self._places[name].partition(":")
-            self._there[name] = getattr(import_module(f"rainbow.cli.{module}"), attribute)
+            command = getattr(import_module(f"rainbow.cli.{module}"), attribute)
+            _explain(command, f"rainbow {name}", examples())
+            self._there[name] = command
         return self._there[name]
 
     def __setitem__(self, name: str, command: click.Command) -> None:
@@ -182,8 +209,8 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 no match, 4 not found, 5 not allowed,
 
 Settings come from flags, then the environment (RAINBOW_URL, RAINBOW_TOKEN,
 RAINBOW_TOKEN_FILE, RAINBOW_SECRET, RAINBOW_SECRET_FILE), then the credentials
-file that `cluster register --save` writes (RAINBOW_CREDENTIALS).
-`rainbow help TOPIC` explains these and more."""
+file that `cluster register --save` writes (RAINBOW_CREDENTIALS):
+`rainbow help connection`. `rainbow help TOPIC` explains more."""
 
 
 class Root(click.Group):

@@ -39,13 +39,18 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DEFAULT = Path("~/.config/rainbow/credentials.json")
 
 
+def _connection(*names: str, **more: Any) -> Callable[[Any], Any]:
+    """Return an option that every help would repeat: `rainbow help connection` has them all."""
+    return click.option(*names, hidden=True, **more)
+
+
 _server = [
-    click.option(
+    _connection(
         "--url",
         envvar="RAINBOW_URL",
         help=f"Server URL. Default: the URL in the credentials file, else {DEFAULT_URL}.",
     ),
-    click.option(
+    _connection(
         "--credentials",
         envvar="RAINBOW_CREDENTIALS",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -55,16 +60,16 @@ _server = [
     ),
 ]
 _token = [
-    click.option("--token", multiple=True, envvar="RAINBOW_TOKEN", help="Submit token. Repeatable."),
-    click.option(
+    _connection("--token", multiple=True, envvar="RAINBOW_TOKEN", help="Submit token. Repeatable."),
+    _connection(
         "--token-file", type=FILE, envvar="RAINBOW_TOKEN_FILE", help="File with submit tokens, one per line."
     ),
 ]
 _secret = [
-    click.option(
+    _connection(
         "--secret", envvar="RAINBOW_SECRET", help="Cluster secret. Visible in process listings; prefer --secret-file."
     ),
-    click.option(
+    _connection(
         "--secret-file",
         type=FILE,
         envvar="RAINBOW_SECRET_FILE",
@@ -72,12 +77,12 @@ _secret = [
     ),
 ]
 _registration = [
-    click.option(
+    _connection(
         "--secret",
         envvar=["RAINBOW_REGISTRATION_SECRET", "RAINBOW_SECRET"],
         help="Registration secret. Visible in process listings; prefer --secret-file.",
     ),
-    click.option(
+    _connection(
         "--secret-file",
         type=FILE,
         envvar=["RAINBOW_REGISTRATION_SECRET_FILE", "RAINBOW_SECRET_FILE"],

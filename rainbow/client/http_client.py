@@ -145,7 +145,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("PUT", of_cluster(name, "state"), state)
 
     def change_state(self, name: str, state: Document) -> dict[str, Any]:
-        """Replace some variables of the cluster's state; the others stay."""
+        """Replace some variables of the cluster's state, remove those that are None; the others stay."""
         return self._object("PATCH", of_cluster(name, "state"), state)
 
     def state(self, name: str) -> dict[str, Any]:

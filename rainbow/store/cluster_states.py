@@ -80,14 +80,17 @@ def put(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], n
     connection.execute(states.insert().values(row))
 
 
-def change(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Store a report of some variables; return the whole state.
+def change(
+    connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], now: float, removed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Store a report of some variables, and without others; return the whole state.
 
     One that does not count the free nodes again leaves the count, and what was booked on it, as old as it is.
     """
     stored = get(connection, [cluster_id]).get(cluster_id)
-    whole = {**(stored.values if stored else {}), **values}
-    if stored and "nodes_free" not in values:
+    before = {key: value for key, value in (stored.values if stored else {}).items() if key not in removed}
+    whole = {**before, **values}
+    if stored and "nodes_free" not in {*values, *removed}:
         query = states.update().where(states.c.cluster_id == cluster_id)
         connection.execute(query.values({"values": whole, "reported_at": now}))
         clusters.note(connection, cluster_id)

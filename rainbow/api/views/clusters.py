@@ -222,7 +222,7 @@ def delete_subsystem(name: str, subsystem: str) -> Any:
 
 @clusters.route("/<name>/state", methods=["PUT", "PATCH"])
 def put_state(name: str) -> Any:
-    """Report the state, a flat mapping in JSON or YAML: all of it (PUT) or some of it (PATCH)."""
+    """Report the state, a flat mapping in JSON or YAML: all of it (PUT) or some of it (PATCH; null removes)."""
     asking = who()
     return jsonify(registration.put_state(service(), asking, name, read_state(), merge=request.method == "PATCH"))
 

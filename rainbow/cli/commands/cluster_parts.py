@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,61 @@ def state() -> None:
     """Manage the key-value state of a cluster used by selection: set, show."""
 
 
+def _state_of(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Read CLUSTER and KEY=VALUE from the words, or the file of the form before, `state set FILE --cluster NAME`."""
+
+    @functools.wraps(command)
+    def run(words: tuple[str, ...], named: str | None, file: Path | None, **rest: Any) -> Any:
+        if named and len(words) == 1 and "=" not in words[0] and not file:
+            click.echo("rainbow: deprecated: state set FILE --cluster NAME; write state set NAME -f FILE", err=True)
+            return command(cluster=named, pairs=(), file=FILE.convert(words[0], None, None), **rest)
+        cluster, pairs = (named, words) if named else (next(iter(words), None), words[1:])
+        if not cluster or bool(pairs) is bool(file):
+            raise click.UsageError("give CLUSTER and KEY=VALUE pairs, or CLUSTER and -f FILE")
+        return command(cluster=cluster, pairs=pairs, file=file, **rest)
+
+    return run
+
+
 @state.command(name="set")
-@click.argument("file", type=FILE)
-@click.option("--cluster", required=True)
+@click.argument("words", nargs=-1, metavar="CLUSTER KEY=VALUE...")
+@click.option("-f", "--file", type=FILE, help="Replace all by the state of this file, YAML or JSON.")
+@click.option("--cluster", "named", help="The cluster, where it is not the first word.")
+@_state_of
 @printer.output_option
 @with_secret
-def set_state(client: Client, cluster: str, file: Path, output: str) -> None:
-    """Replace a cluster's state by that of FILE, YAML or JSON."""
-    made = client.put_state(cluster, yaml_of(file))
-    printer.show(output, made, printer.facts(made))
+def set_state(client: Client, cluster: str, pairs: Sequence[str], file: Path | None, output: str) -> None:
+    """Set variables of a cluster's state: the others stay, and KEY= removes one.
+
+    VALUE is a number, true, false, or text.
+    """
+    before = client.state(cluster)["state"]
+    made = client.put_state(cluster, yaml_of(file)) if file else client.change_state(cluster, _values(pairs))
+    changed = [(key, before.get(key), made.get(key)) for key in sorted({*before, *made})]
+    told = ", ".join(f"{key} {_said(old)} -> {_said(new)}" for key, old, new in changed if old != new)
+    printer.show(output, made, f"state of {cluster}: {printer.one_line(told) or 'nothing changed'}")
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else printer.words(value)
+
+
+def _values(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read KEY=VALUE as YAML reads values; nothing after the sign removes the variable."""
+    from yaml import YAMLError, safe_load  # most commands read no YAML
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if not sign or not key:
+            raise click.BadParameter(f"{pair[:40]!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        try:
+            value = safe_load(text)
+        except YAMLError:
+            value = text
+        plain = isinstance(value, bool | int | float)
+        found[key] = value if plain else text or None
+    return found
 
 
 @state.command()
@@ -168,7 +215,7 @@ def kinds(client: Client, cluster: str, output: str) -> None:
         for one in found["kinds"]
     ]
     table = printer.table(["EACH", "NODES", "IDLE", "TAKEN", "AWAY", "USED", "OF"], rows)
-    printer.show(output, found, table)
+    printer.show(output, found, table, found["kinds"])
 
 
 @worker.command()
@@ -181,7 +228,10 @@ def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
     now = time.time()
     found = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
     table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(found))
-    printer.show(output, found, table)
+    lines = [
+        dict(zip(("worker", "job", "name", "user", "kind", "start", "end"), one, strict=True)) for one in _bars(found)
+    ]
+    printer.show(output, found, table, lines)
 
 
 def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -243,4 +293,4 @@ def _show(told: dict[str, Any], output: str) -> None:
         if told["more"]:
             console.print(f"{told['more']} more: rainbow fleet --top {len(rows) + told['more']}")
 
-    printer.show(output, told, draw)
+    printer.show(output, told, draw, told["first"])

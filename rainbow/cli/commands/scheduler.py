@@ -204,9 +204,25 @@ def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> No
     change = {key: value for key, value in _change(own, policy, **given) if value}
     if not change:
         raise click.UsageError("nothing to change: give at least one option")
+    before = client.scheduler(cluster)
     with written.located() if written else nullcontext():
         made = client.set_scheduler(cluster, change)
-    printer.show(output, made, lambda console: draw_scheduling(console, {**made, "figures": {}}))
+    printer.show(output, made, lambda console: _draw_change(console, cluster, before, made))
+
+
+def _draw_change(console: Console, cluster: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Show in a line each what is another now; of another policy its name alone, for all its settings are new."""
+    parts = [("policy", before["policy"], after["policy"]), ("visibility", before["visibility"], after["visibility"])]
+    for section in ("limits", *(("settings",) if before["policy"] == after["policy"] else ())):
+        parts += [(key, before[section].get(key), value) for key, value in after[section].items()]
+        parts += [(key, value, None) for key, value in before[section].items() if key not in after[section]]
+    changed = [(key, old, new) for key, old, new in parts if old != new]
+    for key, old, new in changed:
+        said = f"{key} of {cluster}: {printer.words(old)} -> {printer.words(new)}"
+        console.print(printer.one_line(said), markup=False, soft_wrap=True)
+    if not changed:
+        console.print(f"{cluster}: nothing changed", markup=False)
+    _draw_warnings(console, after["warnings"], "")
 
 
 def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
@@ -247,7 +263,7 @@ def check(client: Client, cluster: str, file: Path | None, policy: str | None, o
     warnings = found["warnings"]
     if file is not None:
         warnings = _warnings(settings_file.read(file, policy), found["policy"], client, cluster)
-    printer.show(output, {"warnings": warnings}, lambda console: _draw_warnings(console, warnings))
+    printer.show(output, {"warnings": warnings}, lambda console: _draw_warnings(console, warnings), warnings)
     if warnings:
         raise SystemExit(1)
 
@@ -265,11 +281,11 @@ def _warnings(written: settings_file.SettingsFile, policy: str, client: Client, 
     return list(chosen.warnings(checked, (), workers)) if isinstance(chosen, Warns) else []
 
 
-def _draw_warnings(console: Console, warnings: Sequence[Mapping[str, Any]]) -> None:
+def _draw_warnings(console: Console, warnings: Sequence[Mapping[str, Any]], none: str = "no warnings") -> None:
     for warning in warnings:
         console.print(printer.clean(f"warning: {warning['text']}"), soft_wrap=True)
-    if not warnings:
-        console.print("no warnings")
+    if not warnings and none:
+        console.print(none)
 
 
 @scheduler.command()
@@ -302,7 +318,7 @@ def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> N
     if svg is not None:
         svg.write(found["svg"])
     else:
-        printer.show(output, found, lambda console: _draw_timeline(console, found["text"]))
+        printer.show(output, found, lambda console: _draw_timeline(console, found["text"]), found["lines"])
 
 
 def _draw_timeline(console: Console, text: str) -> None:

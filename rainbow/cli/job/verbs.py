@@ -59,8 +59,7 @@ def _changing(verb: str) -> Callable[[Callable[..., Any]], click.Command]:
         command: Any = with_tokens(run)
         for option in reversed(options):
             command = option(command)
-        example = f"rainbow job {verb} 1042 1043_2\nrainbow job {verb} -n 'sweep-*' --state waiting"
-        return job.command(name=verb, help=f"{text}\n\n\b\n{example}")(command)
+        return job.command(name=verb, help=text)(command)
 
     return decorate
 
@@ -191,9 +190,6 @@ def update(
     """Change the limit, size, requirements, cluster, priority or name of a job.
 
     A shorter limit is always possible; a longer one, -N, --without and --cluster only while the job waits.
-
-    \b
-    rainbow job update 1042 -t 24m
     """
     seconds = None if limit is None else seconds_of(limit, plain=60)
     if limit is not None and seconds is None:

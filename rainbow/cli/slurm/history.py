@@ -208,7 +208,7 @@ NODES = [
 
 @click.command()
 @click.option("--cluster", "clusters", multiple=True, help="Consider only this cluster. Repeatable.")
-@click.option("-t", "--state", help="Only nodes in this state: idle, mixed, allocated, drained, lost, ...")
+@click.option("-t", "--state", help="Only nodes in this state: idle, mixed, allocated, drained or lost")
 @list_options(NODES, [column.name for column in NODES])
 @with_tokens
 def nodes(client: Client, shape: Shape, clusters: tuple[str, ...], state: str | None) -> None:

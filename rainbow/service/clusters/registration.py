@@ -170,12 +170,13 @@ def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[
 
 
 def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
-    """Store what a cluster reports of itself: all of it, or (merge) some of it."""
-    given = check_state(values)
+    """Store what a cluster reports of itself: all of it, or (merge) some of it, where null removes a variable."""
+    removed = {key for key, value in values.items() if value is None} if merge and isinstance(values, Mapping) else ()
+    given = check_state({key: value for key, value in values.items() if key not in removed} if removed else values)
     with service.store.write() as connection:
         record = own_cluster(connection, who, name)
         if merge:
-            return cluster_states.change(connection, record.id, given, service.clock())
+            return cluster_states.change(connection, record.id, given, service.clock(), removed)
         cluster_states.put(connection, record.id, given, service.clock())
     return given
 

@@ -147,3 +147,24 @@ def test_jobs_are_filtered_and_limited(shell: Shell) -> None:
     job = shell.json("submit", "--wait", "--requestor", "zoe", "--", "true")["id"]
     assert [one["id"] for one in shell.json("jobs", "--all", "--requestor", "zoe")] == [job]
     assert shell.json("jobs", "--all", "--requestor", "nobody") == []
+
+
+def test_what_changed_is_printed_from_old_to_new(shell: Shell) -> None:
+    told = shell("scheduler", "set", "oak", "--max-retries", "7")
+    assert re.fullmatch(r"max_retries of oak: \d+ -> 7\n", told.stdout)
+    assert shell("scheduler", "set", "oak", "--max-retries", "7").stdout == "oak: nothing changed\n"
+
+
+def test_state_is_set_by_pairs_and_a_file_replaces_it(shell: Shell) -> None:
+    shell("state", "set", "oak", "-f", shell.file("all.yaml", {"price": 1, "zone": "north"}))
+    told = shell("state", "set", "oak", "price=2.5", "zone=", "up=true", "note=a b = c")
+    assert told.stdout == "state of oak: note none -> a b = c, price 1 -> 2.5, up none -> yes, zone north -> none\n"
+    assert shell.json("state", "show", "oak")["state"] == {"price": 2.5, "up": True, "note": "a b = c"}
+    assert shell.json("state", "set", "oak", "-f", shell.file("new.yaml", {"price": 3})) == {"price": 3}
+    assert "deprecated" in shell("state", "set", shell.file("old.yaml", {"price": 3}), "--cluster", "oak").stderr
+    for words in (("oak",), ("oak", "price"), ("oak", "a=1", "-f", "new.yaml"), ()):
+        assert shell("state", "set", *words).exit_code == 2, words
+
+
+def test_a_configuration_without_faults_is_ok(shell: Shell) -> None:
+    assert shell("config", "check", shell.file("rainbow.yaml", "scheduler: {}\n")).stdout == "ok\n"
