@@ -66,7 +66,7 @@ def _values(pairs: Sequence[str]) -> dict[str, Any]:
     """Read KEY=VALUE as YAML reads values; nothing after the sign removes the variable."""
     from yaml import YAMLError, safe_load  # most commands read no YAML
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
         if not sign or not key:
@@ -76,8 +76,8 @@ def _values(pairs: Sequence[str]) -> dict[str, Any]:
         except YAMLError:
             value = text
         plain = isinstance(value, bool | int | float)
-        found[key] = value if plain else text or None
-    return found
+        values[key] = value if plain else text or None
+    return values
 
 
 @state.command()

@@ -173,13 +173,13 @@ def show(
 
 def _print_submitted(client: Client, job_id: str, what: str, output: str) -> None:
     """Print a jobspec or a script: for people as it was written, a mapping as YAML."""
-    found = client.jobspec(job_id) if what == "jobspec" else client.script(job_id)
-    text, drawn = found[what], output in printer.DRAWN
+    answer = client.jobspec(job_id) if what == "jobspec" else client.script(job_id)
+    text, drawn = answer[what], output in printer.DRAWN
     if drawn and isinstance(text, str):
         click.echo(text.rstrip("\n"))
     else:
-        printer.show("yaml" if drawn else output, text if drawn else found, "")
-    if found["environment_hidden"]:
+        printer.show("yaml" if drawn else output, text if drawn else answer, "")
+    if answer["environment_hidden"]:
         click.echo("rainbow: values of environment variables are shown only to the job's user", err=True)
 
 
@@ -306,21 +306,21 @@ def _whereabouts(job: Document) -> str:
 
 def _defined(job: Document, number: str) -> dict[str, Any]:
     """Return the lines of a definition; nothing for what it leaves open, and from a server that says none."""
-    found = job.get("definition")
-    if not found:
+    definition = job.get("definition")
+    if not definition:
         return {}
-    single, limit = found["command"], found["limits"]["time"]
+    single, limit = definition["command"], definition["limits"]["time"]
     lines: dict[str, Any] = {"command": shlex.join(single)} if single else {}
-    lines |= {} if single else {f"task {one['name']}": _kind(one) for one in found["tasks"]}
-    if found["script"]:
+    lines |= {} if single else {f"task {one['name']}": _kind(one) for one in definition["tasks"]}
+    if definition["script"]:
         lines["script"] = f"rainbow job show {number} --script"
-    lines |= {"in": found["directory"], "asks for": found["resources"]["text"]}
+    lines |= {"in": definition["directory"], "asks for": definition["resources"]["text"]}
     lines["time limit"] = in_time(limit) if limit else "none of its own"
-    lines["not before"] = printer.when(found["limits"]["begin"]) if found["limits"]["begin"] else ""
-    lines |= {"after": _relatives(found["after"]), "before": _relatives(found["before"])}
-    lines["environment"] = ", ".join(found["environment"])
+    lines["not before"] = printer.when(definition["limits"]["begin"]) if definition["limits"]["begin"] else ""
+    lines |= {"after": _relatives(definition["after"]), "before": _relatives(definition["before"])}
+    lines["environment"] = ", ".join(definition["environment"])
     lines |= {"account": job.get("account"), "QOS": job.get("qos")}
-    lines |= {f"to {name}": value for name, value in found["output"].items()}
+    lines |= {f"to {name}": value for name, value in definition["output"].items()}
     lines["output"] = f"rainbow job logs {number}"
     return lines
 

@@ -48,7 +48,7 @@ def definition(connection: sa.Connection, who: Caller, record: JobRecord) -> Doc
     system = system if isinstance(system, Mapping) else {}
     begin = next((float(one.value) for one in request.dependencies if one.scheme == "begin-time"), None)
     named = [{"name": one.value, "type": one.type} for one in request.dependencies if one.scheme == "string"]
-    found: Document = {
+    result: Document = {
         "command": kinds[0]["command"] if len(request.tasks) == 1 else None,
         "resources": {
             "text": resources_in_words(request),
@@ -70,11 +70,11 @@ def definition(connection: sa.Connection, who: Caller, record: JobRecord) -> Doc
         "more_tasks": len(request.tasks) - len(kinds),
     }
     if request.array:
-        found["array"] = {"elements": ids_text(request.array.ids), "at_once": request.array.at_once or None}
+        result["array"] = {"elements": ids_text(request.array.ids), "at_once": request.array.at_once or None}
     if request.constraint:
-        found["constraint"] = constraint_document(request.constraint)
+        result["constraint"] = constraint_document(request.constraint)
     asked = {"queues": list(request.queues), "licenses": dict(request.licenses), "clusters": list(request.clusters)}
-    return found | {key: value for key, value in asked.items() if value}
+    return result | {key: value for key, value in asked.items() if value}
 
 
 def _kind(request: Request, spec: TaskSpec) -> Document:
