@@ -360,8 +360,9 @@ def _refuse(options: Mapping[str, str]) -> None:
     if "cpus-per-gpu" in options and "cpus-per-task" in options:
         raise JobspecError("--cpus-per-gpu and --cpus-per-task are mutually exclusive")
     counted = {"ntasks", "gpus", "ntasks-per-node", "ntasks-per-gpu"}
-    if "gpus-per-task" in options and not counted & options.keys():
-        raise JobspecError("--gpus-per-task needs --ntasks, --gpus or --ntasks-per-node")
+    least, most = read_range(options.get("nodes", "1-2"))  # a task on each of so many nodes counts the tasks, too
+    if "gpus-per-task" in options and not counted & options.keys() and least < most:
+        raise JobspecError("--gpus-per-task needs --ntasks, --gpus, --ntasks-per-node or one number of --nodes")
 
 
 def read_range(text: str) -> tuple[int, int]:

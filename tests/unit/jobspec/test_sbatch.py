@@ -156,7 +156,7 @@ COUNTED = {"ntasks", "gpus", "ntasks-per-node"}  # one of them goes with --gpus-
 
 def is_taken(found: dict[str, str]) -> bool:
     """Return whether sbatch takes these options together."""
-    counted = "gpus-per-task" not in found or COUNTED & found.keys()
+    counted = "gpus-per-task" not in found or COUNTED & found.keys() or found.get("nodes", "-").isdecimal()
     return not {"mem", "mem-per-cpu"} <= found.keys() and bool(counted)
 
 
