@@ -120,11 +120,13 @@ class Calls:
             headers = {**(headers or {}), "Idempotency-Key": new_strong_key()}
         request = self._request(verb, path, body, query, headers, patience)
         unanswered: httpx.TransportError | None = None  # the last try that was sent: it may be done
+        in_doubt = False  # whether a try before this one may be done
         for pause in _pauses(tries or self._tries):
             try:
                 answer = self._http.send(request)
             except httpx.TransportError as error:
                 unanswered = unanswered if isinstance(error, NEVER_SENT) else error
+                in_doubt = _changes(request) and unanswered is not None
                 if pause is None:
                     raise self._unavailable(unanswered or error, request) from error
                 self.sleep(pause)
@@ -133,13 +135,16 @@ class Calls:
             if problem is None:
                 found = _json(answer)
                 self.answered = True
+                if in_doubt and isinstance(found, dict):
+                    _doubt_parts(found.get("answers"))
                 if isinstance(found, dict) and isinstance(missing := found.get("away"), list):
                     self.away |= {one["shard"]: one["reason"] for one in missing}
                 return found
             if pause is None or not _worth_repeating(problem):
-                if unanswered and _changes(request) and problem.status in BUSY:
+                if in_doubt and problem.status in BUSY:
                     problem.outcome = UNKNOWN  # this try was not done; one before it may be
                 raise problem
+            in_doubt = in_doubt or (_changes(request) and problem.outcome == UNKNOWN)
             self.sleep(max(pause, problem.retry_after or 0.0))
         raise AssertionError("the last try returns or raises")
 
@@ -220,6 +225,13 @@ def _pauses(tries: int) -> list[float | None]:
 
 def _worth_repeating(problem: Problem) -> bool:
     return problem.status in BUSY and (problem.retry_after or 0.0) <= LONGEST_PAUSE
+
+
+def _doubt_parts(answers: Any) -> None:
+    """Say of the parts of a batch that this try did not do that one before it may have done them."""
+    for part in answers if isinstance(answers, list) else ():
+        if isinstance(part, dict) and part.get("status") in BUSY:
+            part["outcome"] = UNKNOWN
 
 
 def _changes(request: httpx.Request) -> bool:

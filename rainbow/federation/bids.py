@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rainbow.cache import LruCache
-from rainbow.errors import Conflict, SelectionError, Unavailable
+from rainbow.errors import UNKNOWN, Conflict, SelectionError, Unavailable
 from rainbow.federation.callers import Caller
 from rainbow.federation.question import Question
 from rainbow.federation.shards import Answer, Away, Shard
@@ -146,4 +146,4 @@ def _check_doubt(who: Caller, asked: Question, bids: Bids, drawn: Shard | None) 
         elsewhere = shard in bids.told and drawn is not shard and _is_new(asked, bids)
         if not elsewhere and (made is None or made <= (shard.since or 0.0) + SKEW):
             told = f"{shard.away().message}; it may have a job of this Idempotency-Key"
-            raise Unavailable(told, retry_after=5, shard=shard.url)
+            raise Unavailable(told, retry_after=5, shard=shard.url, outcome=UNKNOWN)

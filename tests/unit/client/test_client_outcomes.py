@@ -125,3 +125,18 @@ def test_server_that_ends_after_a_try_that_was_sent_may_have_done_it(server: Cal
         client.mint_token(["oak"])
     assert raised.value.outcome == "unknown"
     assert "it may be done" in str(raised.value)
+
+
+def test_parts_of_a_batch_that_was_sent_before_may_be_done(server: Callable[..., Server]) -> None:
+    parts = b'{"answers": [{"status": 503, "outcome": "none"}, {"status": 422, "outcome": "none"}, {"status": 201}]}'
+    batch = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(parts) + parts
+    for before, outcome in ((CLOSE, "unknown"), (AWAY, "none"), (AWAY.replace(b"none", b"unknown"), "unknown")):
+        url = server(before.replace(b": 48", b": 51") if b"unknown" in before else before, batch).url
+        with Client(url, "rbs_x", timeout=0.3, tries=2, sleep=lambda _: None) as client:
+            answers = client.submit_batch([{"jobspec": {}}] * 3)["answers"]
+        assert [each.get("outcome") for each in answers] == [outcome, "none", None]
+
+
+def test_try_that_may_be_done_counts_whatever_is_answered_after_it(server: Callable[..., Server]) -> None:
+    doubt = AWAY.replace(b"none", b"unknown").replace(b": 48", b": 51")
+    assert fault(server(doubt, AWAY).url, lambda client: client.submit({}), tries=2).outcome == "unknown"
