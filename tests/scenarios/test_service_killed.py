@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import signal
 
 import pytest
@@ -13,7 +14,7 @@ from rainbow.service.live_state import mirror
 from rainbow.service.scheduler import step as scheduler_step
 from rainbow.service.scheduler.step import step
 from rainbow.state_machine import BOOKED
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, jobs, tasks, workers
 from tests.conftest import ADMIN, Api, Clock, grid, jobspec, open_service_at
 from tests.support import dying
 from tests.support.dying import PHASES
@@ -83,12 +84,22 @@ def prepared(service, clock):
     return oak, ids, held
 
 
+def starts_have_certificates(service, ids):
+    """No start is there without its certificate, and no certificate without its start."""
+    with service.store.read() as connection:
+        found = [task for job in ids for task in tasks.of_job(connection, job)]
+        proved = {task.id: workers.certificate_of(connection, task) is not None for task in found}
+    assert proved == {task.id: task.attempt > 0 for task in found}
+    return sum(proved.values())
+
+
 def goes_on(again, oak, ids, held):
     """After a restart: nothing is lost, nothing runs twice on a live worker, settings are intact."""
     oak.api = Api(again)
     shown = oak.api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)
     assert {key: shown["settings"][key] for key in SETTINGS} == SETTINGS
     assert len(everything(again, ids)) == len(ids)
+    starts_have_certificates(again, ids)
     booked = [worker for task in everything(again, ids) if task.state in BOOKED for worker in task.placement]
     assert len(booked) == len(set(booked))
     runs = dict.fromkeys((task.id for task in everything(again, ids)), 0)
@@ -172,10 +183,37 @@ def test_process_killed_in_a_step_loses_nothing_and_starts_nothing_twice(databas
     service = open_service_at(database, clock)
     oak, ids, held = prepared(service, clock)
     service.close()
+    killed_in_a_step(database, clock, phase)
+    again = open_service_at(database, clock)
+    assert Api(again).good("GET", "/v1/clusters/oak/workers", None, ADMIN)["workers"]
+    goes_on(again, oak, ids, held)
+
+
+def killed_in_a_step(database, clock, phase):
+    """Let a process of its own take a step, and end it by kill -9 after a phase."""
     process = multiprocessing.get_context("fork").Process(target=dying.main, args=(database, str(clock.now), phase))
     process.start()  # a fork: all is imported
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
-    again = open_service_at(database, clock)
-    assert Api(again).good("GET", "/v1/clusters/oak/workers", None, ADMIN)["workers"]
-    goes_on(again, oak, ids, held)
+
+
+# after the check of a start, before its commit; not every step has a memory or a reason to write
+BETWEEN = [phase for phase in PHASES if phase[0] in "456" and "memory" not in phase and "reason" not in phase]
+
+
+@pytest.mark.soak
+def test_thirty_kills_between_check_and_commit_leave_no_start_without_its_certificate(database, clock):
+    chance, service = random.Random(30), open_service_at(database, clock)
+    oak, ids = Api(service).register("oak", grid(90, 2)), []
+    for _ in range(30):
+        oak.api, send = Api(service), {"jobspec": jobspec(chance.randint(1, 2)), "requestor": "bob"}
+        oak.say("heartbeat")
+        ids += [oak.api.good("POST", "/v1/jobs", send, oak.token)["id"] for _ in range(2)]
+        service.close()
+        killed_in_a_step(database, clock, chance.choice(BETWEEN))
+        service = open_service_at(database, clock)
+        before = starts_have_certificates(service, ids)
+        step(service, "oak")
+        assert starts_have_certificates(service, ids) > before
+        clock.now += 1
+    service.close()

@@ -15,8 +15,9 @@ from operator import attrgetter
 from typing import Any
 
 from rainbow.cli import main as command_line
+from rainbow.service.live_state.matcher_cache import FreeSpace
 from rainbow.service.scheduler import step
-from rainbow.store import clusters, jobs, tasks
+from rainbow.store import clusters, jobs, tasks, workers
 from tests.conftest import Clock, open_service_at
 
 # after which function of a step the process ends
@@ -24,8 +25,10 @@ PHASES = {
     "1 what has changed was read": (step, "follow"),
     "2 what is lost was given back": (step, "lose_the_silent"),
     "3 the view was frozen": (step, "frozen"),
+    "4 a start was checked": (FreeSpace, "unproved"),
     "4 the plan was made and checked": (step, "check_plan"),
     "5 orders were written, not committed": (tasks, "save_all"),
+    "5 certificates were written, not committed": (workers, "keep_certificates"),
     "5 memory was written, not committed": (clusters, "set_memory"),
     "6 a reason was written, not committed": (jobs, "set_waits"),
     "6 all was written, not committed": (clusters, "new_epoch"),

@@ -61,6 +61,7 @@ class MatcherCache:
         self.by_task: dict[str, Take] = {}  # what the tasks of the plan at hand were placed by
         self.proved: dict[str, bytes] = {}  # certificates of its starts, by the first task of each gang
         self.refused: dict[str, dict[str, Any]] = {}  # starts of it that were not made, by job: for an operator
+        self.refusals: dict[str, tuple[Any, Wait]] = {}  # the last one of each gang, and of which question
         # by the number of a request: equal jobspecs share one (jobspecs.py)
         self._placed: dict[tuple[int, frozenset[str]], Take | None] = {}
         self._hosting: dict[int, frozenset[str]] = {}
@@ -93,6 +94,7 @@ class MatcherCache:
     def forget(self, demand: str) -> None:
         """Forget what a gang asked for: it waits no more."""
         self.gangs.pop(demand, None)
+        self.refusals.pop(demand, None)
 
     def begin(self) -> None:
         """Let a plan begin: what the last one placed is forgotten, and what was asked if it was very much."""
@@ -300,6 +302,10 @@ class FreeSpace:
         self.undo(mark)
         cluster = self._placing.cluster
         closed = {self._occupancy.workers.names[worker] for worker in self._occupancy.closed}
+        question = certificate.rows, held, floats, closed
+        before, wait = self._placing.refusals.get(demand, (None, None))
+        if before == question:  # it is tried again when what is free has changed
+            return wait
         began = perf_counter()
         faults = faults_of(gang.request, cluster, certificate, held, floats, closed)
         count("rainbow_certificates", "refused" if faults else "verified")
@@ -311,7 +317,9 @@ class FreeSpace:
         log.error("unverified start", job=job, cluster=cluster.name, faults=faults[:MOST_FAULTS], **said)
         asked = [repr(tree) for tree in gang.request.variants[certificate.variant]]
         self._placing.refused[job] = {"faults": faults, "graph": certificate.graph, "request": asked, **said}
-        return Wait(job, UNVERIFIED, UNVERIFIED_TEXT.format(fault=faults[0]))
+        refusal = Wait(job, UNVERIFIED, UNVERIFIED_TEXT.format(fault=faults[0]))
+        self._placing.refusals[demand] = question, refusal
+        return refusal
 
     def why(self, demand: str) -> Wait | None:
         """Say why a gang does not fit although amounts are large enough; None if they are not."""

@@ -12,6 +12,7 @@ import rainbow
 from rainbow.certificate.document import MOST_STORED, Certificate, Row, folded, read_certificate, unfolded
 from rainbow.matching import Occupancy, faults_of
 from rainbow.service.scheduler import refusal_report
+from rainbow.service.scheduler.step import step
 from tests.conftest import ADMIN
 from tests.service.scheduler.test_service_located import asking, site, submit
 
@@ -43,17 +44,27 @@ def test_a_falsified_start_is_not_made_and_others_start(api, monkeypatch, tmp_pa
     there = site(api, CASE, "load_based")
     monkeypatch.setattr(Occupancy, "take", falsified(Occupancy.take))
     first, false, last = (submit(api, there, job) for job in (cores(2), cores(3), cores(1)))
-    offers = {offer["job"] for _ in range(3) for offer in there.take()}
-    assert offers == {first, last}
+    offers = {offer["job"]: offer for _ in range(3) for offer in there.take()}
+    assert set(offers) == {first, last}
     wait = api.good("GET", f"/v1/jobs/{false}/why", None, there.token)["wait"]
     assert wait["text"].startswith("internal error: the placement found does not meet the request (")
     assert counted(api, "refused") > 0
     [file] = refusal_report.reports(tmp_path)
     assert file.stat().st_mode & 0o777 == 0o600
+    refused = counted(api, "refused")
+    assert [step(api.service, "oak") for _ in range(5)] == [False] * 5
+    assert counted(api, "refused") == refused  # nothing has changed
+    assert not api.service.poll_every_tick
     report = json.loads(file.read_text())
     assert (report["cluster"], report["graph"]) == ("oak", 1)
     assert report["rows"]
     assert report["faults"]
+    there.end(offers[first])
+    assert there.take() == []
+    assert counted(api, "refused") > refused  # something has
+    monkeypatch.undo()
+    there.end(offers[last])
+    assert [offer["job"] for offer in there.take()] == [false]
 
 
 def test_starts_are_verified(api):
