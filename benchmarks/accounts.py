@@ -56,7 +56,7 @@ def _service(path: Path, kind: str) -> Service:
                 budget = {"amount": 1e9} if kind == "and a budget" else {}
                 registry.put(connection, Account(f"a{k}", budget=budget))
                 registry.put_member(connection, Member(f"a{k}", f"u{k}", default=True))
-        service.state(KnownAccounts).forget()
+        service.state(KnownAccounts).version = -1
     return service
 
 

@@ -175,7 +175,7 @@ BY_ENDPOINT = {
     "jobs.submit": "Placed",
     "batch.submit": "Answers",
     "jobs.match": "Match",
-    **dict.fromkeys(("jobs.bid", "credentials.known", "config.models"), "Answer"),
+    **dict.fromkeys(("jobs.bid", "credentials.known", "config.memory", "config.models"), "Answer"),
     "jobs.listing": "Jobs",
     "jobs.find": "Found",
     **dict.fromkeys(("jobs.show", "jobs.cancel", "jobs.change", "jobs.update"), "JobShown"),

@@ -64,7 +64,7 @@ SECTIONS = {
         "demo": ("demo:demo", "Run a server, three clusters and their jobs."),
         "serve": ("commands.server_admin:serve", "Run the server."),
         "route": ("commands.server_admin:route", "Run one address in front of several servers."),
-        "config": ("commands.server_admin:config", "Write, check, view and reload the configuration."),
+        "config": ("commands.server_admin:config", "Write, check, view, show and reload the configuration."),
         "audit": ("commands.events:audit", "Show who asked for which change."),
         "db": ("commands.server_admin:db", "Upgrade, back up and restore the database."),
         "doctor": ("commands.server_admin:doctor", "Check configuration, database, credentials, drivers."),

@@ -45,6 +45,10 @@ class Figures:
         """Fit linear models of run times to finished runs, and list them by group; needs the admin token."""
         return cast("list[dict[str, Any]]", self._get("/v1/models", since=since, group=group, by=by)["models"])
 
+    def memory(self) -> list[dict[str, Any]]:
+        """List what the server remembers between two calls; needs the admin token."""
+        return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/config/memory")["memory"])
+
     def nodes(self) -> list[dict[str, Any]]:
         """Count the workers of the clusters you see by state: what is free of them, and what there is."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])

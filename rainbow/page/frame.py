@@ -24,6 +24,7 @@ from flask import Blueprint, Response, current_app, g, redirect, render_template
 from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, Unauthenticated
 from rainbow.service.core import sessions
+from rainbow.service.core.memory import picture
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.sessions import Session
 from rainbow.write_queue import WRITER, Writer
@@ -159,6 +160,7 @@ def with_cookie(answer: Response, value: str) -> Response:
 # ── those who follow ──
 
 
+@picture("pages", most=f"{COPIES} answers", true="used until the next news, or as long as making one took, 20 times")
 class Copies(LruCache[Any, tuple[int, float, float, Response]]):
     """Answers to those who follow a page: the number of the last news, made when, used until news or when, answer."""
 

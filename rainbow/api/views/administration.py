@@ -39,6 +39,16 @@ def reload() -> Any:
     return jsonify(core_reload.reload(service(), who()))
 
 
+@config.get("/config/memory")
+def memory() -> Any:
+    """List what this server remembers between two calls, by name: how much, at most how much, and why it is true.
+
+    `kind` is table (values that may be forgotten at any time, with `hits` and `misses`), picture (of the store) or
+    place (where the server's own work has got to). Needs the admin token.
+    """
+    return jsonify(memory=core_reload.memory(service(), who()))
+
+
 @config.get("/audit")
 def audit() -> Any:
     """List who asked for which change, the newest first, in pages.

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rainbow.cli.exit_codes import Exit
+from rainbow.cli.exit_codes import BY_STATUS, Exit
 from rainbow.cli.input.files import naming
 from rainbow.cli.output import printer
 from rainbow.cli.session import with_tokens
-from rainbow.errors import Conflict, RainbowError
+from rainbow.errors import Conflict, Forbidden, RainbowError
 from rainbow.text import some
 
 if TYPE_CHECKING:
@@ -211,10 +211,10 @@ def _secrets(url: str, _: Settings) -> Iterator[Found]:
 
 def _unverified(url: str, _: Settings) -> Iterator[Found]:
     """Name the starts that were not made because what was placed did not meet the request."""
-    from rainbow.service.scheduler.refusal_report import reports
+    from rainbow.service.scheduler.step import refusal_reports
     from rainbow.store import file_of
 
-    found = reports((file_of(url) or Path("x")).absolute().parent)
+    found = refusal_reports((file_of(url) or Path("x")).absolute().parent)
     if found:
         words = f"{some(len(found), 'start')} did not meet the request: {found[0]}{' and others' * (len(found) > 1)}"
         yield ("unverified", "warning", words)
@@ -317,7 +317,7 @@ def _check_address(host: str, port: int) -> None:
 
 @click.group()
 def config() -> None:
-    """The server's configuration file: init, check, view, reload."""
+    """The server's configuration file: init, check, view, reload; what the server remembers: show."""
 
 
 @config.command()
@@ -370,6 +370,25 @@ def view(file: Path | None, output: str) -> None:
     for section in ("limits", "admission", "server"):
         rows |= {f"{section}.{key}": value for key, value in settings[section].items()}
     printer.show(output, {**settings, **hidden}, printer.facts(rows))
+
+
+@config.command("show")
+@click.option("--memory", is_flag=True, required=True, help="What the server remembers, and why each of it is true.")
+@printer.output_option
+@with_tokens
+def show(client: Client, memory: bool, output: str) -> None:
+    """Show what a running server remembers between two calls. Requires the admin token."""
+    from rainbow.client import Problem
+
+    try:
+        rows = client.memory()
+    except Problem as problem:
+        if Exit.NOT_ALLOWED is not BY_STATUS.get(problem.status):
+            raise
+        raise Forbidden("config show: --memory needs the admin token") from problem
+    titles = ("MEMORY", "KIND", "ENTRIES", "MOST", "HITS", "MISSES", "WHY IT IS TRUE")
+    keys = ("name", "kind", "entries", "most", "hits", "misses", "why")
+    printer.show(output, rows, printer.table(titles, [[row[key] for key in keys] for row in rows]))
 
 
 @config.command()

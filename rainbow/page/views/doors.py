@@ -23,11 +23,13 @@ from rainbow.page.frame import (
     with_cookie,
 )
 from rainbow.service.core import sessions
+from rainbow.service.core.memory import place
 
 TRIES, WITHIN = 10, 60.0  # failed logins from one address in so many seconds
 INSECURE = "sign in by https, or on the server's own machine: for example ssh -L 8080:127.0.0.1:8080 SERVER"
 
 
+@place("failed-logins", most="10,000 addresses", of="when logins from an address have failed")
 class Failures:
     """When logins from each address have failed."""
 

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ from rainbow.accounts.tree import Tree
 from rainbow.errors import Forbidden, JobspecError
 from rainbow.scheduling.qos import DEFAULT, Limit, Qos, Rules, read_qos
 from rainbow.scheduling.rules.running_limits import held_cores
+from rainbow.service.core.memory import picture
 from rainbow.store.accounts import charges, registry
+from rainbow.store.engine import once_stored
 from rainbow.text import meant, some
 
 if TYPE_CHECKING:
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
 REFRESH = 5.0  # seconds
 
 
+@picture("accounts", most="all accounts", true="read again when the stored version is another; standings after 5 s")
 class KnownAccounts:
     """What is remembered of accounts."""
 
     def __init__(self) -> None:
         self.version = -1  # of the tree; -1: not read
+        self.least = 0  # the version that this server has stored last
         self.tree = Tree()
         self.qos: Mapping[str, Qos] = {}
         self.rules: dict[str, Rules] = {}  # by cluster
@@ -44,15 +49,20 @@ class KnownAccounts:
         self.standings: Mapping[Key, Standing] = {}
         self.lock = threading.Lock()
 
-    def forget(self) -> None:
-        """Read everything again."""
-        self.version, self.at = -1, -inf
+    def outdate(self, version: int) -> None:
+        """Read everything again. A transaction that began before this was stored may still remember what it saw."""
+        self.least, self.at = version, -inf
+
+
+def accounts_change(service: Service, connection: sa.Connection) -> None:
+    """Let accounts be read again once this transaction, which has changed them, is stored."""
+    once_stored(partial(service.state(KnownAccounts).outdate, registry.version(connection)))
 
 
 def known_of(service: Service, connection: sa.Connection) -> KnownAccounts:
     """Return what is known of accounts; one server on SQLite asks the store only after a change of its own."""
     known = service.state(KnownAccounts)
-    if known.version >= 0 and not service.store.many_processes:
+    if known.version >= known.least and not service.store.many_processes:
         return known
     version = registry.version(connection)
     if version != known.version:

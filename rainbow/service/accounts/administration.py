@@ -18,7 +18,7 @@ from rainbow.accounts.usage import COST, DAY
 from rainbow.errors import BY_FILE, ConfigError, Conflict, Forbidden, LimitError, NotFound, PolicyError, RequestError
 from rainbow.outcome import note_object
 from rainbow.scheduling.qos import DEFAULT, Qos, check_qos, read_qos
-from rainbow.service.accounts.account_cache import KnownAccounts, qos_table, standings_of, tree_of
+from rainbow.service.accounts.account_cache import accounts_change, qos_table, standings_of, tree_of
 from rainbow.store.accounts import charges, registry
 from rainbow.store.accounts.charges import BY
 from rainbow.text import some
@@ -76,7 +76,7 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> di
         Tree({**tree.accounts, name: changed}, tree.members).check()
         registry.put(connection, changed)
         _put_users(connection, tree, name, body.get("users") or {})
-    service.state(KnownAccounts).forget()
+        accounts_change(service, connection)
     return show(service, who, name)
 
 
@@ -110,7 +110,7 @@ def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
     with service.store.write() as connection:
         rules = registry.rules(connection)
         registry.put_rules(connection, {"half_life": rules.half_life, "weights": dict(rules.weights), **body})
-    service.state(KnownAccounts).forget()
+        accounts_change(service, connection)
     found: dict[str, Any] = listing(service, who)["rules"]
     return found
 
@@ -128,7 +128,7 @@ def delete(service: Service, who: Caller, name: str) -> None:
         if there := charges.active_jobs(connection, [name]):
             raise Conflict(f"account {name} has {some(there, 'active job')}; cancel them or wait until they end")
         registry.remove(connection, name)
-    service.state(KnownAccounts).forget()
+        accounts_change(service, connection)
 
 
 def check_admin(who: Caller) -> None:
@@ -320,7 +320,7 @@ def put_qos(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -
             if account not in accounts:
                 raise PolicyError(f"account {account:.40} not found", pointer=f"/accounts/{k}")
         registry.put_qos(connection, name, given)
-    service.state(KnownAccounts).forget()
+        accounts_change(service, connection)
     return _qos_document(read_qos(name, given))
 
 
@@ -334,7 +334,7 @@ def delete_qos(service: Service, who: Caller, name: str) -> None:
         if there := charges.active_of_qos(connection, name):
             raise Conflict(f"qos {name} has {some(there, 'active job')}; cancel them or wait until they end")
         registry.remove_qos(connection, name)
-    service.state(KnownAccounts).forget()
+        accounts_change(service, connection)
 
 
 def _qos_document(one: Qos) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.accounts.budget import HOUR, LOWEST, Budget, limit_of, read_budget
@@ -14,6 +13,7 @@ from rainbow.errors import Forbidden, JobspecError, OverBudget, TooMany
 from rainbow.scheduling.qos import BUDGETS, LIMITS, Qos
 from rainbow.scheduling.snapshot import BEHIND_ALL
 from rainbow.service.accounts.account_cache import qos_of, qos_table, tree_of
+from rainbow.service.core.memory import Table, age
 from rainbow.store import cluster_states
 from rainbow.store.accounts import charges
 from rainbow.store.accounts.charges import Balance
@@ -182,18 +182,18 @@ def _hold_to(
             raise TooMany(told, retry_after=30, limit="active_jobs", **{kind: name})
 
 
-class Prices(dict[str, tuple[float, Any]]):
-    """What an hour of a node costs, by cluster id: when it was read, and the price."""
+class Prices(Table[str, list[Any]], name="prices", most=4_096, valid=age(READ), key="cluster, for a minute"):
+    """What an hour of a node costs, by cluster id, as its state says it."""
 
 
 def _rate(service: Service, connection: sa.Connection, record: JobRecord, cluster: Cluster) -> float:
     """Return the price of a core second: what a node's hour costs, divided by its cores; as of the last minute."""
     known, now = service.state(Prices), service.clock()
-    at, price = known.get(record.cluster_id, (-inf, None))
-    if not 0 <= now - at < READ:
+    said = known.get(record.cluster_id, now)
+    if said is None:
         state = cluster_states.get(connection, [record.cluster_id]).get(record.cluster_id)
-        price = state.values.get(PRICE) if state else None
-        known[record.cluster_id] = now, price
+        said = known.put(record.cluster_id, [state.values.get(PRICE) if state else None], now)
+    [price] = said
     cores, nodes = cluster.totals.get("core", 0), cluster.worker_count
     if not isinstance(price, (int, float)) or isinstance(price, bool) or not cores or not nodes:
         return 0.0

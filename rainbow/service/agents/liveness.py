@@ -23,8 +23,8 @@ from rainbow.jobspec.handover import starts_once
 from rainbow.service.core import heartbeats
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.heartbeats import PULLS
+from rainbow.service.core.memory import ByCluster, place
 from rainbow.service.core.pubsub import orders_to
-from rainbow.service.core.service import ByCluster
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import settle
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
@@ -238,6 +238,7 @@ def missed_beats(
     return missed
 
 
+@place("loss-checks", most="one for a cluster", of="when it was looked for what is lost")
 class LossChecks(ByCluster[float]):
     """{cluster id: when it was last looked for what is lost}."""
 
@@ -352,6 +353,7 @@ def _fate(task: Task, gone: _Gone, stopping: Callable[[Task], bool]) -> tuple[Fa
     return (Fate.STAY if stopping(task) else Fate.LOST), why
 
 
+@place("stops", most="the tasks on lost workers", of="when a task's worker was first seen lost")
 class Stops(ByCluster[dict[tuple[str, int], float]]):
     """{cluster id: {(task, attempt): when its worker was first seen lost}}."""
 
@@ -377,6 +379,7 @@ def _give_back(connection: sa.Connection, task: Task, why: str, now: float, most
     settle(connection, task.job, now)
 
 
+@place("lost-clusters", most="one for a cluster", of="when all workers of a cluster were first seen lost")
 class LostClusters(ByCluster[float]):
     """{cluster id: when all its workers were first seen lost}."""
 

@@ -22,7 +22,8 @@ from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.keyed_call import KeyedCall
-from rainbow.service.core.service import ByCluster, entry_of, keep_summary
+from rainbow.service.core.memory import ByCluster, picture
+from rainbow.service.core.service import entry_of, keep_summary
 from rainbow.state_machine import BOOKED, TaskState
 from rainbow.store import clusters, events, tasks, workers
 from rainbow.transitions import TakenBack, transition
@@ -55,6 +56,7 @@ class GraphSize(NamedTuple):
         return GraphSize(revision, self.vertices + vertices, self.edges + edges, self.beside + added)
 
 
+@picture("graph-sizes", most="one for a cluster", true="used for the revision that it was counted of")
 class GraphSizes(ByCluster[GraphSize]):
     """Of the documents that were read last to be changed: to one of these is added without reading it again."""
 

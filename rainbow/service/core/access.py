@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.cache import LruCache
 from rainbow.errors import Forbidden, NotFound, Unauthenticated
 from rainbow.outcome import note_cluster, note_credentials
+from rainbow.service.core.memory import IMMUTABLE, Table
 from rainbow.store import clusters, credentials
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.credentials import MONITOR, SECRET, TOKEN, CredentialRecord, digest
@@ -95,11 +95,8 @@ class Caller:
         return None if self.admin else self.secrets | set(self.submits)
 
 
-class Callers(LruCache[Any, Caller]):
+class Callers(Table[Any, Caller], name="callers", most=MOST_CALLERS, valid=IMMUTABLE, key="tokens and their changes"):
     """The last callers of a service, by what of their credentials is known."""
-
-    def __init__(self) -> None:
-        super().__init__(MOST_CALLERS)
 
 
 def caller(service: Service, connection: sa.Connection, brought: Collection[str]) -> Caller:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rainbow.service.core.memory import place
+
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
@@ -17,6 +19,7 @@ APART = 60.0  # seconds between two readings that are kept, unless the clock has
 log = structlog.get_logger("rainbow.clock")
 
 
+@place("clock", most="one", of="what the database's clock said last")
 class ClockWatch:
     """The time of day of this process beside one that is never set, during the last day."""
 

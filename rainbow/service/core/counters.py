@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.samples import Sample
+
+from rainbow.service.core.memory import IMMUTABLE, Table, shared
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METRICS = {  # name → kind, labels, meaning
@@ -93,6 +95,9 @@ METRICS = {  # name → kind, labels, meaning
         "Threads of the server that ended by an exception, and were started again",
     ),
     "rainbow_clusters": ("gauge", "", "Registered clusters"),
+    "rainbow_memory_entries": ("gauge", "memory", "Values in each memory that the server declares"),
+    "rainbow_memory_hits": ("gauge", "memory", "Values that a table had, since the server began"),
+    "rainbow_memory_misses": ("gauge", "memory", "Values that a table had not, or that were no longer true"),
     "rainbow_thread_cpu_seconds": ("gauge", "thread", "CPU that the threads of each kind have used since they began"),
 }
 
@@ -122,6 +127,9 @@ _gauges: dict[str, Callable[[], Mapping[str, float]]] = {  # name → {label: va
     "rainbow_steps_overdue": dict,
     "rainbow_forecast_age_seconds": dict,
     "rainbow_thread_cpu_seconds": thread_seconds,
+    "rainbow_memory_entries": dict,
+    "rainbow_memory_hits": dict,
+    "rainbow_memory_misses": dict,
 }
 
 
@@ -135,9 +143,24 @@ def observe(name: str, label: str, seconds: float) -> None:
     _labeled(name, label).observe(seconds)
 
 
-@lru_cache(maxsize=4_096)  # the client checks each label again
+class Labeled(
+    Table[tuple[str, str], Any],
+    name="labels",
+    most=4_096,
+    valid=IMMUTABLE,
+    key="metric and label",
+):
+    """Samples of metrics by their label."""
+
+
+_by_label = shared(Labeled)
+
+
 def _labeled(name: str, label: str) -> Any:
-    return _metrics[name].labels(label) if METRICS[name][1] else _metrics[name]
+    known = _by_label.get((name, label))
+    if known is None:
+        known = _by_label.put((name, label), _metrics[name].labels(label) if METRICS[name][1] else _metrics[name])
+    return known
 
 
 @contextmanager

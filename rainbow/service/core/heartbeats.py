@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from rainbow.service.core.memory import place
 from rainbow.store.workers import AgentRecord
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class _Seen(NamedTuple):
     age: float
 
 
+@place("heartbeats", most=f"{MOST_AGENTS:,} agents", of="when this process saw each agent's last sign")
 class Heartbeats:
     """When this process saw each agent's last sign. `monotonic` measures, `clock` is what signs are stored with."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from rainbow.outcome import after_commit
+from rainbow.service.core.memory import place
 
 ALL = ""
 OFFERS = "offers:"  # before a cluster's id: its agents may have something to start, stop or hold
@@ -61,6 +62,7 @@ class Pause:
     seconds: float
 
 
+@place("notifications", most=f"{MOST_TOPICS:,} topics", of="when something was told last of each topic")
 class PubSub:
     """Counts the news, and calls what wakes who waits for it.
 

@@ -13,12 +13,15 @@ from typing import Final
 import structlog
 
 from rainbow.errors import ConfigError, Unavailable
+from rainbow.service.core.memory import place
 from rainbow.store import Store
 
 EACH: Final = 1.0  # seconds that an answer is true
+
 log = structlog.get_logger("rainbow.store")
 
 
+@place("readiness", most="one", of="whether the store can be read and written")
 class Readiness:
     """What is known of the store of one service; `damage`: what a look at the whole of it has shown."""
 

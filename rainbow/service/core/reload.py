@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import BY_FILE, Conflict, Forbidden, RainbowError, Unavailable
 from rainbow.outcome import after_commit, note_object
+from rainbow.service.core.memory import place
 from rainbow.service.core.service import log
 from rainbow.service.core.settings import read_config
 from rainbow.service.core.threads import Threads
@@ -37,6 +38,7 @@ PAUSE = 1.0  # seconds between two looks at the file
 OF_NO_CLUSTER = ""  # events of it are the administrator's alone
 
 
+@place("configuration", most="one file", of="which file is watched")
 class Configuration:
     """The file a service was started with: who looks at it, None without one."""
 
@@ -54,6 +56,13 @@ def reload(service: Service, who: Caller) -> dict[str, Any]:
     note_object("configuration")
     with after_commit("audit"), service.store.write():
         return told
+
+
+def memory(service: Service, who: Caller) -> list[dict[str, Any]]:
+    """List what this process remembers, for the administrator."""
+    if not who.admin:
+        raise Forbidden("admin token required to show what the server remembers")
+    return [row._asdict() for row in service.memory()]
 
 
 def take_over(service: Service, settings: Settings) -> None:

@@ -36,8 +36,9 @@ from rainbow.graph import Cluster, read_cluster
 from rainbow.matching import prepare
 from rainbow.matching.equivalence.subtree_classes import FORMATS, restored, summarise
 from rainbow.process_secrets import secret_of
-from rainbow.service.core.counters import observe
+from rainbow.service.core.counters import gauge, observe
 from rainbow.service.core.heartbeats import Heartbeats
+from rainbow.service.core.memory import DECLARED, ByCluster, Row, picture, place, rows
 from rainbow.service.core.pubsub import PubSub, offers_to_all, orders_to, work_for
 from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.settings import Settings
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from rainbow.store.clusters import ClusterRecord
 
 
-Value = TypeVar("Value")
 State = TypeVar("State")
 
 log = structlog.get_logger("rainbow")
@@ -136,6 +136,7 @@ class RegisteredCluster:
 MOST_REPLACED = 64  # changes that a catalogue knows of itself
 
 
+@picture("catalogue", most="every cluster", true="its entries have the revision of the stored graphs")
 class CompiledClusters(dict[str, RegisteredCluster]):
     """Compiled clusters by name; replaced whole, never changed. It knows how it came of those before."""
 
@@ -162,10 +163,27 @@ class CompiledClusters(dict[str, RegisteredCluster]):
         return set(self._last[len(self._last) - new :])
 
 
-class ByCluster(dict[str, Value]):
-    """State of the service by cluster id: what is of a cluster goes with it."""
+@place("faults", most="one for a cluster", of="why a cluster's last step failed")
+class Faults(ByCluster[str]):
+    """Why a cluster's last step failed."""
 
 
+@place("overdue", most="one for a cluster", of="since when a step does not come back")
+class Overdue(ByCluster[float]):
+    """When a step began that does not come back, by cluster id."""
+
+
+@place("every-tick", most="one for a cluster", of="clusters that time alone may change")
+class EveryTick(set[str]):
+    """Ids of clusters that are stepped at every tick."""
+
+
+@place("backlog", most="one for a cluster", of="clusters whose last step left something to do")
+class Backlog(set[str]):
+    """Ids of clusters whose last step left something to do, workers or not."""
+
+
+@picture("outlook", most="one for a cluster", true="forecasts say their time; bookings fall with a commit")
 class Outlook(outlook.Outlook):
     """What is known of each cluster's time to come, changed by the forecaster's thread and by submits."""
 
@@ -205,19 +223,20 @@ class Service:
         # credentials are derived of the admin token, which fewer know than the registration secret
         self.derivation = (self.settings.admin or mint("admin")).encode()
         self.catalogue = CompiledClusters({})
-        self.overdue: dict[str, float] = {}  # cluster id → when the step began that does not come back
-        self.faults = ByCluster[str]()  # why a cluster's last step failed
         self.changing = threading.RLock()  # held from writing a cluster's new graphs until they are seen
-        self.poll_every_tick: set[str] = (
-            set()
-        )  # ids of clusters to be stepped at every tick, even if nothing happens there
-        self.has_backlog: set[str] = set()  # ids of clusters whose last step left something to do, workers or not
         self.news = PubSub()
         self.store.for_agents = self._tell_agents
         self.turns = StepLocks(store)
         self.ending = False
         self._states: dict[type, Any] = {}
+        self.faults, self.overdue = self.state(Faults), self.state(Overdue)
+        self.poll_every_tick, self.has_backlog = self.state(EveryTick), self.state(Backlog)
+        for what in ("entries", "hits", "misses"):
+            gauge(f"rainbow_memory_{what}", partial(self._remembered, what))
         self._compile_all()
+
+    def _remembered(self, what: str) -> dict[str, float]:
+        return {row.name: value for row in self.memory() if (value := getattr(row, what)) is not None}
 
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
@@ -226,9 +245,15 @@ class Service:
         self.catalogue = CompiledClusters(made)
 
     def state(self, kind: type[State]) -> State:
-        """Return the service's one object of a kind, made at its first use: every part keeps its own state so."""
+        """Return the service's one object of a kind that is declared in memory.py, made at its first use."""
         known: State | None = self._states.get(kind)
+        if known is None and kind not in DECLARED:
+            raise LookupError(f"{kind.__name__} is no declared memory")
         return known if known is not None else self._states.setdefault(kind, kind())
+
+    def memory(self) -> list[Row]:
+        """Return what this process remembers, by name."""
+        return rows([*self._states.values(), self.catalogue, self.heartbeats, self.news])
 
     def entry(self, record: ClusterRecord) -> RegisteredCluster:
         """Return a cluster's compiled form as of this record; NotFound while it has none."""
@@ -289,7 +314,7 @@ class Service:
             gone = self.catalogue.get(name)
             self.catalogue = CompiledClusters({key: one for key, one in self.catalogue.items() if key != name})
         if gone is not None:
-            for kept in (self.faults, *self._states.values()):
+            for kept in self._states.values():
                 if isinstance(kept, ByCluster):
                     kept.pop(gone.id, None)
             self.poll_every_tick.discard(gone.id)

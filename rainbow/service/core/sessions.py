@@ -14,9 +14,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rainbow.cache import LruCache
 from rainbow.errors import Unauthenticated
 from rainbow.service.core.access import Caller, caller_by
+from rainbow.service.core.memory import VERSION, Table
 from rainbow.store import credentials
 from rainbow.store.credentials import SessionRecord, digest
 
@@ -61,11 +61,10 @@ class KnownSession:
     until: float
 
 
-class Remembered(LruCache[str, KnownSession]):
+class Remembered(
+    Table[str, KnownSession], name="sessions", most=REMEMBERED, valid=VERSION, key="cookie; changes of rights here"
+):
     """The last sessions that were asked for, by digest."""
-
-    def __init__(self) -> None:
-        super().__init__(REMEMBERED)
 
 
 def begin(service: Service, brought: Collection[str], *, acts: bool = False) -> Session:
@@ -91,8 +90,8 @@ def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None
     `notes`: that it was asked for counts as use.
     """
     now, name, kept = service.clock(), digest(cookie), service.state(Remembered)
-    found = kept.get(name)
-    if found is None or found.rights != service.store.rights or found.until <= now or service.store.many_processes:
+    found = None if service.store.many_processes else kept.get(name, service.store.rights)
+    if found is None or found.until <= now:
         found = _read(service, name, now)
     if found is None or found.record.begun_at + LONGEST < now or found.record.used_at + IDLE < now:
         return None
@@ -101,7 +100,7 @@ def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None
         record = replace(record, used_at=now)
         with service.store.write() as connection:
             credentials.use_session(connection, name, now)
-    kept.put(name, replace(found, record=record))
+    kept.put(name, replace(found, record=record), found.rights)
     until = record.acts_until if record.acts_until is not None and record.acts_until > now else None
     return Session(cookie, found.caller, tuple(record.credentials), until)
 

@@ -15,12 +15,15 @@ from typing import Final
 import structlog
 
 from rainbow.service.core.counters import count
+from rainbow.service.core.memory import place
 
 PAUSE: Final = 1.0  # seconds before a thread starts again
 STEADY = 1.0  # seconds that it then runs until it counts as up
+
 log = structlog.get_logger("rainbow.threads")
 
 
+@place("threads", most="the threads of a server", of="threads that run, and that are down")
 class Threads:
     """The threads of one service."""
 

@@ -12,16 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rainbow.cache import LruCache
 from rainbow.jobspec import Count, Request, parse_jobspec
 from rainbow.jobspec.batch import started
 from rainbow.jobspec.handover import handover, least, trees_of
 from rainbow.jobspec.request import SLOT, Constraint, Resource
 from rainbow.scheduling import Gang, GangTask, gangs
 from rainbow.scheduling.dependencies import BY_JOB
+from rainbow.service.core.memory import IMMUTABLE, Table, shared
 from rainbow.state_machine import Task, task_id
 from rainbow.store import jobs
 
@@ -32,11 +31,7 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 
-REMEMBERED = 50_000  # jobs
 DIGITS = 10  # of the number of a job
-_by_job: dict[str, Reading] = {}
-_overrides: dict[str, Mapping[str, Any]] = {}  # of those jobs that were changed
-_by_request: LruCache[int, Reading] = LruCache(4_096)  # by number of the request
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,30 +50,43 @@ class Reading:
     submitted: Request | None = None
 
 
+class ByJob(
+    Table[str, "tuple[Reading, Mapping[str, Any] | None]"],
+    name="jobspecs-by-job",
+    most=50_000,
+    valid=IMMUTABLE,
+    key="job; what was changed since is compared with the record before a plan",
+):
+    """What jobs ask for, by id, and what was changed of it since the submit."""
+
+
+class ByRequest(Table[int, "Reading"], name="readings", most=4_096, valid=IMMUTABLE, key="number of a request"):
+    """Readings by request: equal ones share one."""
+
+
+class ByText(Table[str, "Reading"], name="jobspecs-by-text", most=4_096, valid=IMMUTABLE, key="text of a jobspec"):
+    """Readings of jobspecs that were stored."""
+
+
+_by_job, _by_request, _by_text = shared(ByJob), shared(ByRequest), shared(ByText)
+
+
 def reading(connection: sa.Connection, job_id: str) -> Reading:
     """Return what a job asks for. Job ids are never used again, so what was read once stays true until it is changed.
 
     A process that has the job in a mirror learns of a change there, by `reading_of`, before it plans again.
     """
-    known = _by_job.get(job_id)
-    if known is None:
+    if (known := _by_job.get(job_id)) is None:
         jobspec, overrides = jobs.jobspec_changed(connection, job_id)
-        known = _changed(by_id(connection, _read(json.dumps(jobspec))), overrides)
-        remember(job_id, known, overrides)
-    return known
+        return remember(job_id, _changed(by_id(connection, _read(json.dumps(jobspec))), overrides), overrides)
+    return known[0]
 
 
 def reading_of(connection: sa.Connection, record: JobRecord) -> Reading:
     """Return what a job asks for as its record says, also where another process has changed it."""
-    if _overrides.get(record.id) != record.overrides:
-        _by_job.pop(record.id, None)
+    if (known := _by_job.get(record.id)) is not None and known[1] != (record.overrides or None):
+        _by_job.forget(record.id)
     return reading(connection, record.id)
-
-
-def forget(job_id: str) -> None:
-    """Forget what a job asks for, as where a change of it was not stored."""
-    _by_job.pop(job_id, None)
-    _overrides.pop(job_id, None)
 
 
 def _changed(read: Reading, overrides: Mapping[str, Any] | None) -> Reading:
@@ -223,21 +231,14 @@ def _known_id(connection: sa.Connection, number: str) -> str:
     return record.id if record is not None and record.number == int(number) else number
 
 
-def remember(job_id: str, read: Reading, overrides: Mapping[str, Any] | None = None) -> None:
-    """Note what a job asks for, which its submit has read already, or after changes."""
-    if len(_by_job) >= REMEMBERED:
-        _by_job.clear()
-        _overrides.clear()
-    _by_job[job_id] = read
-    if overrides:
-        _overrides[job_id] = overrides
-    else:
-        _overrides.pop(job_id, None)
+def remember(job_id: str, read: Reading, overrides: Mapping[str, Any] | None = None) -> Reading:
+    """Note what a job asks for, which its submit has read already, or after changes; return it."""
+    _by_job.put(job_id, (read, overrides or None))
+    return read
 
 
-@lru_cache(maxsize=4096)
 def _read(jobspec: str) -> Reading:
-    return read_request(parse_jobspec(json.loads(jobspec)))
+    return _by_text.get(jobspec) or _by_text.put(jobspec, read_request(parse_jobspec(json.loads(jobspec))))
 
 
 def read_request(request: Request) -> Reading:

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from rainbow.errors import LimitError
+from rainbow.service.core.memory import place
 from rainbow.store.engine import once_stored
 from rainbow.store.names import numbers
 
@@ -23,6 +24,7 @@ BLOCK = 1_000
 LOOK = 5.0  # seconds after which low numbers are looked at again: a site may have been connected
 
 
+@place("numbers", most="one block", of="numbers that this process has reserved in the store")
 @dataclass
 class Block:
     """Numbers that this process may give: from `following` until before `end`."""
@@ -72,6 +74,7 @@ def note_site(service: Service, connection: sa.Connection) -> None:
         once_stored(partial(setattr, service.state(Sites), "known", True))
 
 
+@place("numbered-sites", most="one", of="whether it is stored that a site has numbers of its own")
 @dataclass
 class Sites:
     """Whether this process has seen a number of a site."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.forecast.linear_model import FEWEST_RUNS, LinearModel, NoModel
 from rainbow.selection.variables import NO_MODEL, OWN_SLOPE, SAME
+from rainbow.service.core.memory import picture
 
 if TYPE_CHECKING:
     from rainbow.service.core.service import Service
@@ -22,6 +23,7 @@ UNFITTED = f"0 of {FEWEST_RUNS} runs"
 Model = LinearModel | NoModel
 
 
+@picture("run-models", most="one for a group", true="fitted again after an hour, as documented")
 @dataclass
 class RunModels:
     """The models in force, by group; replaced as a whole once an hour."""

@@ -3,8 +3,7 @@
     mirror   of one cluster in this process; the store is the truth, and a mirror in doubt is thrown away
     epoch    everything stamped before it has been read
 
-Every process that plans has a mirror of its own; what others write is read like what this one writes.
-"""
+Every process that plans has a mirror of its own; what others write is read like what this one writes."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from rainbow.matching import Occupancy, consumables
 from rainbow.scheduling import Accounts, Ended, GangView, RunView, Wait, WorkerView, policies
 from rainbow.scheduling.cluster_index import ClusterIndex
 from rainbow.service.core.limits import limits_of
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.memory import ByCluster, picture
 from rainbow.service.jobs.dependencies import target
 from rainbow.service.jobs.jobspecs import reading, reading_of
 from rainbow.service.jobs.lifecycle import may_run
@@ -496,5 +495,6 @@ class Mirror:
         return job.gang_of(int(index)) if job is not None and index.isdecimal() else None
 
 
+@picture("mirrors", most="one for a cluster", true="what has a stamp since its epoch is read before each use")
 class Mirrors(ByCluster["Mirror"]):
     """The mirrors of a service."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rainbow.cache import LruCache
 from rainbow.forecast import Key, ratios, read_room
 from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.outlook import Arriving, Ask, ClusterForecast, ask_of
@@ -23,6 +22,7 @@ from rainbow.forecast.room import Floats
 from rainbow.matching import settled
 from rainbow.scheduling import SlotsView
 from rainbow.scheduling.gangs import slots_on
+from rainbow.service.core.memory import IMMUTABLE, Table, age
 from rainbow.service.core.service import Outlook
 from rainbow.store import statistics
 
@@ -61,18 +61,20 @@ class Arrival:
         return [Key("", self.requestor, self.name, task), Key("", self.requestor)]
 
 
-class Ratios(LruCache[str, tuple[float, Mapping[str, float]]]):
-    """How many times as long runs take on other clusters, by cluster, and when that was worked out."""
+class Ratios(
+    Table[str, Mapping[str, float]],
+    name="speeds",
+    most=MOST,
+    valid=age(COMPARED_AGAIN),
+    key="cluster",
+):
+    """How many times as long runs take on other clusters, by cluster."""
 
-    def __init__(self) -> None:
-        super().__init__(MOST)
 
-
-class Shapes(LruCache[Any, tuple[SlotsView, ...]]):
+class Shapes(
+    Table[Any, tuple[SlotsView, ...]], name="shapes", most=MOST, valid=IMMUTABLE, key="request, revision of a cluster"
+):
     """Slots by amounts of the last requests, by request and cluster."""
-
-    def __init__(self) -> None:
-        super().__init__(MOST)
 
 
 def arrivals(
@@ -188,8 +190,6 @@ def runs_elsewhere(
 
 def _ratios(service: Service, connection: sa.Connection, cluster_id: str) -> Mapping[str, float]:
     kept, now = service.state(Ratios), service.monotonic()
-    at, found = kept.get(cluster_id) or (-inf, {})
-    if now >= at + COMPARED_AGAIN:
-        found = ratios(statistics.medians(connection, cluster_id, RATED), cluster_id)
-        kept.put(cluster_id, (now, found))
+    if (found := kept.get(cluster_id, now)) is None:
+        found = kept.put(cluster_id, ratios(statistics.medians(connection, cluster_id, RATED), cluster_id), now)
     return found

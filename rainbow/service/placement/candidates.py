@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import sha256
@@ -24,6 +24,7 @@ from rainbow.matching import Verdict, candidates_of, match, names_of, undecided_
 from rainbow.scheduling import Names, installed, traits_of
 from rainbow.selection.choice import is_number
 from rainbow.selection.variables import AGE, SWITCHES
+from rainbow.service.core.memory import IMMUTABLE, Table, age, picture
 from rainbow.service.core.settings import PLACE
 from rainbow.store import clusters, workers
 from rainbow.store.cluster_states import BoardStates, Made, StateBoard, read_made, row_of
@@ -57,29 +58,23 @@ SNAPSHOT_LASTS = 10.0  # seconds that a snapshot stands for the states of decisi
 
 @dataclass(frozen=True, slots=True)
 class CandidateStates:
-    """The states of the clusters of a reach at some time, as the ledger keeps them."""
+    """The states of some clusters at some time, as the ledger keeps them."""
 
-    reach: ReachableClusters
     at: float
     states: DigestedText
 
 
-class Snapshots(LruCache["ReachableClusters", CandidateStates]):
-    """The last states of a reach, each for SNAPSHOT_LASTS seconds."""
+MOST_CALLERS = 256  # callers, and choices of clusters by name, that are remembered
 
-    def __init__(self) -> None:
-        super().__init__(MOST_CALLERS)
 
-    def of_equal(self, among: ReachableClusters) -> CandidateStates | None:
-        """Return the last states of the same clusters: a graph may have changed, which is no matter of states."""
-        return next(
-            (
-                one
-                for one in reversed([*self.values()])
-                if one.reach.names is among.names or one.reach.names == among.names
-            ),
-            None,
-        )
+class Snapshots(
+    Table[Any, "CandidateStates"],
+    name="snapshots",
+    most=2 * MOST_CALLERS,
+    valid=age(SNAPSHOT_LASTS),
+    key="ids of clusters; states beside decisions that read none",
+):
+    """The last states of the clusters of a reach, whatever their graphs."""
 
 
 READ_ALONE = 16  # candidates whose states are read by themselves
@@ -87,11 +82,21 @@ FEW_CANDIDATES = 64  # candidates whose agents are looked for at every decision
 NOTED = 1.0  # seconds that the look at the agents of more of them stands
 
 
-class CandidateAbsences(LruCache[Any, tuple[float, list[str]]]):
+class CandidateAbsences(
+    Table[Any, tuple[float, list[str]]],
+    name="absences",
+    most=2 * MOST_CALLERS,
+    valid=age(NOTED),
+    key="ids of candidates; which of many have no agent",
+):
     """When, and which candidates had no agent, by the ids of the candidates."""
 
-    def __init__(self) -> None:
-        super().__init__(MOST_CALLERS)
+
+@picture(
+    "states", most="all clusters", true="read again where an event or a note says so; the chosen one is compared"
+)
+class KnownStates(StateBoard):
+    """The states of all clusters, as selection reads them of many."""
 
 
 def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
@@ -100,15 +105,14 @@ def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
     They are written once for all jobs that are placed within SNAPSHOT_LASTS seconds.
     """
     snapshots, now = service.state(Snapshots), service.clock()
-    known = snapshots.get(among) or snapshots.of_equal(among)
-    if known is None or not 0 <= now - known.at < SNAPSHOT_LASTS:
+    known = snapshots.get(Same(among.names), now) or snapshots.get(tuple(among.names), now)
+    if known is None:
         look_ahead(service, among.names)
         with service.store.read() as connection:
             found = read_states(service, connection, among.names, idle=False).values
-        known = CandidateStates(among, now, DigestedText.of(found))
-    if known.reach is not among:
-        known = replace(known, reach=among)
-    snapshots.put(among, known)
+        known = CandidateStates(now, DigestedText.of(found))
+        snapshots.put(tuple(among.names), known, now)
+    snapshots.put(Same(among.names), known, known.at)
     return known.states
 
 
@@ -132,10 +136,10 @@ def without_agent(service: Service, connection: sa.Connection, ids: Mapping[str,
     if len(ids) <= FEW_CANDIDATES:
         return _without_agent(connection, ids)
     absences, now = service.state(CandidateAbsences), service.clock()
-    known = absences.get(Same(ids)) or absences.get(tuple(ids))  # other graphs, the same clusters
-    if known is None or not 0 <= now - known[0] < NOTED:
-        known = absences.put(tuple(ids), (now, _without_agent(connection, ids)))
-    absences.put(Same(ids), known)
+    known = absences.get(Same(ids), now) or absences.get(tuple(ids), now)  # other graphs, the same clusters
+    if known is None:
+        known = absences.put(tuple(ids), (now, _without_agent(connection, ids)), now)
+    absences.put(Same(ids), known, known[0])
     return known[1]
 
 
@@ -167,7 +171,7 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
     Those of many are kept from one decision to the next, and read again where they have changed.
     """
     if len(ids) > READ_ALONE and not idle:
-        return service.state(StateBoard).seen(connection, partial(_ordered, service), ids, service.clock())
+        return service.state(KnownStates).seen(connection, partial(_ordered, service), ids, service.clock())
     made, now, found = read_made(connection, ids, idle), service.clock(), dict[str, dict[str, Any]]()
     for cluster_id, name in ids.items():
         values, reported = row_of(made[cluster_id])
@@ -178,7 +182,7 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
 def look_ahead(service: Service, ids: Mapping[str, str]) -> None:
     """Read what a decision among these candidates will read, before its transaction."""
     if len(ids) > READ_ALONE:
-        service.state(StateBoard).advance(service.store, partial(_ordered, service), ids)
+        service.state(KnownStates).advance(service.store, partial(_ordered, service), ids)
 
 
 def _ordered(service: Service) -> dict[str, str]:
@@ -198,7 +202,7 @@ def is_true(
     cluster_id = reach.entry(chosen).id
     if read_made(connection, [cluster_id])[cluster_id] == seen.made(chosen):
         return True
-    service.state(StateBoard).board = None
+    service.state(KnownStates).board = None
     return False
 
 
@@ -327,7 +331,6 @@ def _not_there(key: str, name: str, cluster: str, known: Collection[str]) -> Job
 
 
 MOST_REQUESTORS = 32
-MOST_CALLERS = 256  # callers, and choices of clusters by name, that are remembered
 
 
 class ReachableClusters:
@@ -392,16 +395,20 @@ class ReachableClusters:
         return made
 
 
-class Reaches(LruCache[Any, ReachableClusters]):
-    """What the last callers may submit to."""
+class Reaches(
+    Table[Any, "tuple[CompiledClusters, ReachableClusters]"],
+    name="reaches",
+    most=MOST_CALLERS,
+    valid=IMMUTABLE,
+    key="caller and names; used with the catalogue it was made of, or after changes of graphs alone",
+):
+    """What the last callers may submit to, and by which catalogue."""
 
-    def __init__(self) -> None:
-        super().__init__(MOST_CALLERS)
-        self.before: LruCache[Any, tuple[CompiledClusters, ReachableClusters]] = LruCache(MOST_CALLERS)
-
-    def after(self, catalogue: CompiledClusters, whose: Any) -> ReachableClusters | None:
+    def of(self, catalogue: CompiledClusters, whose: Any) -> ReachableClusters | None:
         """Return what a caller reaches if nothing but graphs has changed since it was last asked; else None."""
-        known, reach = self.before.get(whose) or (None, None)
+        known, reach = self.get(whose) or (None, None)
+        if known is catalogue:
+            return reach
         if known is None or reach is None or (names := catalogue.replaced_since(known)) is None:
             return None
         if any(_differ(known[name], catalogue[name]) for name in names):
@@ -429,11 +436,9 @@ def eligible_clusters(
     asked = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
     whose = (Same(who), asked)
-    key, reaches = (Same(catalogue), *whose), service.state(Reaches)
-    if (known := reaches.get(key)) is None:
-        known = reaches.put(key, reaches.after(catalogue, whose) or _found(service, who, asked))
-        reaches.before.put(whose, (catalogue, known))
-    reach = known
+    reaches = service.state(Reaches)
+    reach = reaches.of(catalogue, whose) or _found(service, who, asked)
+    reaches.put(whose, (catalogue, reach))
     if not reach.entries and reach.drained and not even_drained:
         told = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
         raise TryLater(f"drained until reinstated: {told}", retry_after=60)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rainbow.errors import TooMany
 from rainbow.scheduling import Broken
 from rainbow.service.core.limits import admit, limits_of, limits_tasks
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.memory import ByCluster, place
 from rainbow.service.jobs.expectation import take_back
 from rainbow.service.jobs.jobspecs import reading_of
 from rainbow.service.placement import ledger
@@ -70,6 +70,7 @@ class Look:
     verdicts: Verdicts = field(default_factory=dict)  # what was matched for them so far
 
 
+@place("failover", most="one for a cluster", of="how far the jobs of a cluster that is away have been looked at")
 class Looks(ByCluster[Look]):
     """{cluster id: how far its jobs have been looked at}."""
 

@@ -33,6 +33,7 @@ from rainbow.selection.replay import (
 )
 from rainbow.selection.replay import written as replay_written
 from rainbow.selection.variables import AGE, matched_values
+from rainbow.service.core.memory import picture, place
 from rainbow.service.core.settings import settings_of
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.placement.candidates import DigestedText, placeable, revision_of, verdicts_on
@@ -115,6 +116,7 @@ class WholeStates:
     board: Board
 
 
+@picture("frames", most="states of all clusters", true="texts are known by digest, and stored with each decision")
 class Frames:
     """The last states that were kept whole; of those after them only what differs is kept, until that is as much."""
 
@@ -333,6 +335,7 @@ MOST_TRIED, PIECE = 1_000, 100  # decisions of a comparison, and those read at o
 SECONDS = 2.0  # that a comparison may take
 
 
+@place("comparison", most="one", of="who compares decisions")
 class ComparisonTurn:
     """Who compares: one at a time, so that comparisons never take more than one thread."""
 

@@ -6,8 +6,7 @@ A burst of jobs that ask for the same is matched once. What is remembered is bou
 from __future__ import annotations
 
 import json
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from rainbow.jobspec import Request, parse_jobspec
 from rainbow.matching import asks_site, candidates_of, match, names_of, refusals_of, undecided_of, verdict_to_json
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
+from rainbow.service.core.memory import IMMUTABLE, Table
 from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText, own_queues, placeable
 
 if TYPE_CHECKING:
@@ -156,48 +156,41 @@ class Found:
 MatchKey = tuple[bytes, "ReachableClusters", str, frozenset[str], str]
 
 
-class MatchCache:
-    """The last jobspecs, and the last matches by what was asked and of whom."""
+class Requests(
+    Table[tuple[type, str], Request], name="requests", most=MOST_TEXTS, valid=IMMUTABLE, key="text of a jobspec"
+):
+    """The last jobspecs, read."""
 
-    def __init__(self) -> None:
-        self._requests: LruCache[tuple[type, str], Request] = LruCache(MOST_TEXTS)
-        self._known: OrderedDict[MatchKey, Match] = OrderedDict()
-        self._verdicts = 0
-        self._lock = threading.Lock()
 
-    def find(self, service: Service, jobspec: Any, reach: ReachableClusters, backend: str) -> Found:
-        """Read a jobspec and match it, as far as that is not known; one that time has cut short is not kept."""
-        with phase("parse"):
-            request = self._read(jobspec)
-        of_sites = reach.has_sites or asks_site(request)
-        own, settings = own_queues(service, request, reach.entries), service.settings
-        key = (request.site_key if of_sites else request.key, reach, backend, own, settings.undecided)
-        with phase("match"):
-            found = self._get(key)
-            if found is None:
-                answers = match(request, reach.clusters, backend, settings.budget(), own)
-                found = Match(reach, placeable(service, answers), answers)
-            in_doubt = any(one.presumed is None for one in found.undecided)
-            return Found(request, found if in_doubt else self._keep(key, found))
+class Matches(
+    Table[MatchKey, Match],
+    name="matches",
+    most=MOST_VERDICTS,
+    valid=IMMUTABLE,
+    key="request, reach, backend, queues of policies; most is of verdicts",
+):
+    """The last matches by what was asked and of whom."""
 
-    def _read(self, jobspec: Any) -> Request:
-        text = json.dumps(jobspec, default=repr)
-        key = (type(jobspec), text)
-        known = self._requests.get(key) or parse_jobspec(jobspec)
-        return self._requests.put(key, known) if len(text) <= LONGEST else known
 
-    def _get(self, key: MatchKey) -> Match | None:
-        with self._lock:
-            if key in self._known:
-                self._known.move_to_end(key)
-            return self._known.get(key)
+def find(service: Service, jobspec: Any, reach: ReachableClusters, backend: str) -> Found:
+    """Read a jobspec and match it, as far as that is not known; one that time has cut short is not kept."""
+    with phase("parse"):
+        request = _read(service.state(Requests), jobspec)
+    of_sites = reach.has_sites or asks_site(request)
+    own, settings, known = own_queues(service, request, reach.entries), service.settings, service.state(Matches)
+    key = (request.site_key if of_sites else request.key, reach, backend, own, settings.undecided)
+    with phase("match"):
+        match_ = known.get(key)
+        if match_ is None:
+            answers = match(request, reach.clusters, backend, settings.budget(), own)
+            match_ = Match(reach, placeable(service, answers), answers)
+            if all(one.presumed is not None for one in match_.undecided):
+                known.put(key, match_, weight=len(match_.verdicts) + 1)
+        return Found(request, match_)
 
-    def _keep(self, key: MatchKey, found: Match) -> Match:
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = found
-                self._verdicts += len(found.verdicts) + 1
-            while self._verdicts > MOST_VERDICTS and len(self._known) > 1:
-                _, oldest = self._known.popitem(last=False)
-                self._verdicts -= len(oldest.verdicts) + 1
-        return found
+
+def _read(known: Requests, jobspec: Any) -> Request:
+    text = json.dumps(jobspec, default=repr)
+    key = (type(jobspec), text)
+    request = known.get(key) or parse_jobspec(jobspec)
+    return known.put(key, request) if len(text) <= LONGEST else request

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rainbow.matching import Verdict
 from rainbow.scheduling import policies
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.memory import ByCluster, place
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.facts import Around, facts_for
 from rainbow.service.placement.failover import DepartedMirror, Destinations, Relocation
@@ -62,6 +62,7 @@ class Asked:
     jobs: dict[str, float] = field(default_factory=dict)
 
 
+@place("recall", most="one for a site", of="when a site's jobs were looked at, and which were asked for")
 class RecallState(ByCluster[Asked]):
     """What was asked of each site."""
 

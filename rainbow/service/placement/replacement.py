@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.service.core.service import ByCluster, Outlook
+from rainbow.service.core.memory import ByCluster, place
+from rainbow.service.core.service import Outlook
 from rainbow.service.placement.facts import Facts, facts_for
 from rainbow.service.placement.failover import SLICE, DepartedMirror, Move, Relocation, is_movable
 from rainbow.store import jobs
@@ -66,6 +67,7 @@ class Review:
     left: tuple[str, ...] = ()
 
 
+@place("reviews", most="one for a cluster", of="the last look for jobs that would start sooner elsewhere")
 class Reviews(ByCluster[Review]):
     """{cluster id: the last look at its jobs}."""
 

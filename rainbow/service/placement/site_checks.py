@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rainbow.matching import Reason, Verdict, Why
 from rainbow.service.core import heartbeats
 from rainbow.service.core.limits import limits_of
+from rainbow.service.core.memory import Table, age
 from rainbow.service.core.pubsub import checks_of, offers_to_all
 from rainbow.service.jobs.jobspecs import Reading, handed_over
 from rainbow.service.jobs.lifecycle import may_run
@@ -42,23 +43,21 @@ LONGEST = 300  # characters of what a site says
 DIRECTIVES = re.compile(r"^#SBATCH\b.*$", re.M)
 
 
-class CheckingClusters:
+class CheckingClusters(
+    Table[str, frozenset[str]], name="checking-clusters", most=1, valid=age(NOTED), key="one; looked up once a second"
+):
     """The clusters whose agents can check, by id, as they were looked up last."""
-
-    def __init__(self) -> None:
-        self.ids: frozenset[str] = frozenset()
-        self.at = float("-inf")
 
 
 def sites_among(service: Service, match: Match) -> dict[str, str]:
     """Return {cluster id: name} of the candidates whose agents can ask their sites."""
     known, now = service.state(CheckingClusters), service.monotonic()
-    if not known.at <= now < known.at + NOTED:
+    if (checking := known.get("", now)) is None:
         with service.store.read() as connection:
-            known.ids, known.at = workers.checking(connection), now
-    if not known.ids:
+            checking = known.put("", workers.checking(connection), now)
+    if not checking:
         return {}
-    found = {one: name for one, name in match.ids.items() if one in known.ids}
+    found = {one: name for one, name in match.ids.items() if one in checking}
     return dict(sorted(found.items(), key=lambda each: each[1])[:MOST_SITES])
 
 

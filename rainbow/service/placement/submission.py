@@ -20,7 +20,7 @@ from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal, site_checks
 from rainbow.service.placement.candidates import barred, eligible_clusters, own_queues
-from rainbow.service.placement.match_cache import Found, Match, MatchCache
+from rainbow.service.placement.match_cache import Found, Match, find
 from rainbow.store import jobs
 from rainbow.text import REFUSED, shortened
 
@@ -141,7 +141,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = eligible_clusters(service, who, names, even_drained=queues(service, asked))
     settings = service.settings
-    found = service.state(MatchCache).find(service, asked.jobspec, among, asked.backend or settings.backend)
+    found = find(service, asked.jobspec, among, asked.backend or settings.backend)
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found

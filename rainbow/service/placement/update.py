@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, Forbidden, ValueRefused
 from rainbow.service.core.access import Caller
-from rainbow.service.jobs.jobspecs import Changeable, changeable, forget, reading_of
+from rainbow.service.jobs.jobspecs import Changeable, changeable, reading_of
 from rainbow.service.jobs.lifecycle import own_job
 from rainbow.service.jobs.verbs import VERBS
 from rainbow.service.placement.failover import Verdicts, by_hand, is_movable
@@ -50,25 +50,21 @@ class Subject:
 def update(service: Service, who: Caller, job_id: str, asked: Mapping[str, Any], by: str | None) -> None:
     """Change a job, all that is asked or nothing; Conflict where it has gone too far for that."""
     now, verdicts = service.clock(), _matched(service, who, job_id, asked)
-    try:
-        with service.store.write() as connection:
-            record = own_job(connection, who, job_id)
-            if record.state not in PENDING:
-                raise Conflict(f"job {job_id} already ended: {record.state}")
-            subject = Subject(connection, who, record, frozenset(tasks.states_of(connection, job_id)) - ENDED)
-            old = {key: before(subject, asked[key]) for key, before in BEFORE.items() if key in asked}
-            new = dict(asked)
-            if "without" in asked:
-                new["without"] = [*old["without"], asked["without"]]
-            changed = {key: [old[key], new[key]] for key in old if old[key] != new[key]}
-            if changed:
-                record = _stored(connection, record, changed, {"at": now, "by": by or "", "changed": changed})
-            at = _moved(service, connection, record, new["cluster"], by, verdicts) if "cluster" in changed else ""
-            if asked.get("held") is not None:
-                VERBS["hold" if asked["held"] else "release"](connection, record, None, now)
-    except BaseException:
-        forget(job_id)  # what was read of it here was not stored
-        raise
+    with service.store.write() as connection:
+        record = own_job(connection, who, job_id)
+        if record.state not in PENDING:
+            raise Conflict(f"job {job_id} already ended: {record.state}")
+        subject = Subject(connection, who, record, frozenset(tasks.states_of(connection, job_id)) - ENDED)
+        old = {key: before(subject, asked[key]) for key, before in BEFORE.items() if key in asked}
+        new = dict(asked)
+        if "without" in asked:
+            new["without"] = [*old["without"], asked["without"]]
+        changed = {key: [old[key], new[key]] for key in old if old[key] != new[key]}
+        if changed:
+            record = _stored(connection, record, changed, {"at": now, "by": by or "", "changed": changed})
+        at = _moved(service, connection, record, new["cluster"], by, verdicts) if "cluster" in changed else ""
+        if asked.get("held") is not None:
+            VERBS["hold" if asked["held"] else "release"](connection, record, None, now)
     service.tell(record.cluster_id, *([at] if at else []))
 
 

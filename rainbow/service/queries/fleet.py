@@ -20,6 +20,7 @@ from rainbow.errors import RainbowError
 from rainbow.service.agents.liveness import ClosedConnection, departed
 from rainbow.service.clusters.inventory import cluster_state
 from rainbow.service.core.access import Caller, visible_cluster
+from rainbow.service.core.memory import picture, place
 from rainbow.service.core.pubsub import ALL
 from rainbow.service.core.threads import Threads
 from rainbow.service.scheduler.reasons import reasons_of
@@ -47,6 +48,7 @@ class ClusterCounts:
     live: Live = field(default_factory=Live)
 
 
+@picture("tally", most="counts of every cluster", true="counted again after news, all after some seconds")
 class Tally:
     """The counts of every cluster, by id."""
 
@@ -209,6 +211,7 @@ def job_counts(service: Service, who: Caller, by: str) -> dict[str, int]:
 # ── the last 24 hours ──
 
 
+@place("series", most="24 hours of points for a cluster", of="figures that were taken every two minutes")
 class Series:
     """FIGURES of each cluster and of all, EVERY two minutes: in memory, since this process began."""
 

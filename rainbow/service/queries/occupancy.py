@@ -17,7 +17,8 @@ from rainbow.matching import stated_units, worker_capacity
 from rainbow.scheduling.snapshot import amounts_by_worker
 from rainbow.service.clusters.inventory import rows_by_state
 from rainbow.service.core.access import Caller, own_cluster, visible_cluster
-from rainbow.service.core.service import ByCluster, Outlook
+from rainbow.service.core.memory import ByCluster, picture
+from rainbow.service.core.service import Outlook
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
 from rainbow.store import jobs, statistics, tasks, workers
 from rainbow.store.workers import WorkerRecord
@@ -61,6 +62,7 @@ class Seen:
         return self.made[key]
 
 
+@picture("occupancy", most="one for a cluster", true="read again after news, as often as a tenth of a core allows")
 class SeenClusters(ByCluster[Seen]):
     """What was read last of each cluster."""
 

@@ -16,7 +16,7 @@ from rainbow.scheduling import JobView, Plan, Wait
 from rainbow.scheduling.invariants import left, started
 from rainbow.scheduling.sooner import Budget as Trials
 from rainbow.scheduling.sooner import Change, Sooner, kept_by_others
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.memory import ByCluster, picture
 from rainbow.service.scheduler.changes import limit_alone, sooner
 from rainbow.store.jobs import code_of
 from rainbow.text import rfc3339, some
@@ -159,6 +159,7 @@ class Budget:
         self.plans += 1
 
 
+@picture("plans", most="one for a cluster", true="it is of the mirror's state, epoch and version, and says its time")
 class PlansInForce(ByCluster[PlanInForce]):
     """The plan in force of each cluster of which this process has one."""
 

@@ -21,7 +21,7 @@ from rainbow.errors import RainbowError, TryLater
 from rainbow.scheduling import planner, policies, traits_of
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import PULLS, alive
-from rainbow.service.core.service import ByCluster
+from rainbow.service.core.memory import ByCluster, Table, age, place
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.plan_in_force import (
     BUDGET,
@@ -145,17 +145,15 @@ def _by_plan(
         known = plans.get(cluster_id)
         if known and _holds(service, known, cluster) and known.answers.keys() >= set(wanted):
             answers = known.answers
-        failed = service.state(_Failures)
-        at, fault = failed.get(cluster_id, (-EVERY, ""))
-        if not 0 <= service.monotonic() - at < EVERY:
-            fault = ""
+        failed = service.state(Failures)
+        fault = failed.get(cluster_id, service.monotonic()) or ""
         try:
             answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, budget))
         except TryLater:
             answers = plans[cluster_id].answers if cluster_id in plans else {}
         except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
             fault = _text_of(service, cluster.name, raised)
-            failed[cluster_id] = service.monotonic(), fault
+            failed.put(cluster_id, fault, service.monotonic())
     known = plans.get(cluster_id)
     return {
         record.id: answers[record.id]
@@ -165,8 +163,8 @@ def _by_plan(
     }
 
 
-class _Failures(ByCluster[tuple[float, str]]):
-    """When a policy failed that was asked for readers, and how: it is not asked again at once."""
+class Failures(Table[str, str], name="failed-reasons", most=4_096, valid=age(EVERY), key="cluster"):
+    """How a policy failed that was asked for readers: it is not asked again at once."""
 
 
 def _undecided(record: JobRecord, cluster: str, fault: str) -> Reason:
@@ -204,7 +202,7 @@ def _in_time(
     """Ask a built-in policy here; a third party's in a thread of its own, which may not come back."""
     if not policies.is_installed(cluster.policy):
         return _asked(service, entry, cluster, wanted, budget)
-    stuck = service.state(_Threads)
+    stuck = service.state(AskingThreads)
     if (before := stuck.get(entry.id)) is not None:
         before.join(budget.wait)
         if before.is_alive():
@@ -227,7 +225,8 @@ def _in_time(
     return done[0]
 
 
-class _Threads(ByCluster[threading.Thread]):
+@place("reason-threads", most="one for a cluster", of="the thread that asks a third party's policy")
+class AskingThreads(ByCluster[threading.Thread]):
     """The last thread that asked a third party's policy."""
 
 

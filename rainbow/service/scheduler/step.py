@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
+from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,6 @@ from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.placement.failover import Looks, is_away, is_leaving, leave
 from rainbow.service.placement.recall import recall
 from rainbow.service.placement.replacement import Reviews, is_unfinished, move_to_sooner
-from rainbow.service.scheduler import refusal_report
 from rainbow.service.scheduler.plan_in_force import PlansInForce
 from rainbow.service.scheduler.view import Frozen, frozen, supposed, take_snapshot
 from rainbow.state_machine import BOOKED, Hold, Task, TaskState, job_of
@@ -175,7 +176,7 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     if os.environ.get("RAINBOW_PRINT_TIMELINE") == "1":
         log.info("timeline", cluster=seen.record.name, text=diagram(seen.view, plan).text(seen.view.now))
     for job, report in mirror.placing.refused.items():
-        refusal_report.write(service.folder, job, {"cluster": seen.record.name, **report})
+        _write_refusal(service.folder, job, {"cluster": seen.record.name, **report})
     ordered = _carry_out(service, seen, plan, turn)  # 5, 6
     service.state(PlansInForce).put(service, seen, plan, version, cost)
     mirror.ended = {}
@@ -237,6 +238,30 @@ def plan_only(
         except (PolicyError, ValueRefused) as fault:
             refusal = fault  # raised where the mirror is let go, which is not in doubt because of it
     raise refusal
+
+
+# ── starts that were not made because their certificate was refused, as files for an operator ──
+
+MOST_FILES = 100
+
+
+def _write_refusal(folder: Path | None, job: str, report: Mapping[str, Any]) -> None:
+    """Write what was refused of a job, readable by the server's user alone; of very many nothing more is written."""
+    if folder is None:
+        return
+    path = folder / f"unverified-{job}.json"
+    try:
+        if not path.exists() and len(refusal_reports(folder)) >= MOST_FILES:
+            return
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({"job": job, **report}, file)
+    except OSError as fault:  # the start is refused all the same
+        log.error("unverified-not-written", file=str(path), reason=str(fault))
+
+
+def refusal_reports(folder: Path) -> list[Path]:
+    """Return the files there are."""
+    return sorted(folder.glob("unverified-*.json"))
 
 
 # ── 5 check and write, 6 store the codes of waits that have changed ──

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from rainbow.service.core.memory import SHARED
 from rainbow.service.jobs import jobspecs
 from rainbow.service.live_state.mirror import Mirrors
 from rainbow.service.placement import submit as placement_submit
@@ -76,7 +77,7 @@ class Host(RuleBasedStateMachine):
         # ids by number: the cluster a job is sent to is drawn from its id, and a run must be repeatable
         numbers, self.new_id = numbered(1), placement_submit.new_id
         placement_submit.new_id = lambda: f"{next(numbers):024x}"
-        jobspecs._by_job.clear()
+        next(one for one in SHARED if isinstance(one, jobspecs.ByJob)).clear()
         self.clock = Clock()
         self.service = open_service_at(Path(self.folder.name), self.clock)
         self.api = Api(self.service)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rainbow.service import Service
-from rainbow.service.placement.match_cache import MOST_VERDICTS, MatchCache
+from rainbow.service.placement.match_cache import Matches
 from tests.conftest import Api, grid, jobspec
 
 
@@ -28,15 +28,14 @@ def test_remembered_match_is_the_same_object_and_text_is_not_a_mapping(api: Api,
     oak = api.register("oak")
     for body in (jobspec(), jobspec(), {"jobspec": jobspec()}):
         api.good("POST", "/v1/match", body, oak.token)
-    assert len(service.state(MatchCache)._known) == 1
+    assert len(service.state(Matches)) == 1
     api.good("POST", "/v1/match", {"jobspec": "resources: {w: {type: node}}"}, oak.token)
-    assert len(service.state(MatchCache)._known) == 2
+    assert len(service.state(Matches)) == 2
 
 
 def test_what_is_remembered_is_bounded(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rainbow.service.placement.match_cache.MOST_VERDICTS", 10)
+    monkeypatch.setattr(Matches, "most", 10)
     oak = api.register("oak")
     for nodes in range(1, 30):
         api.good("POST", "/v1/match", jobspec(nodes), oak.token)
-    assert len(service.state(MatchCache)._known) == 5
-    assert service.state(MatchCache)._verdicts == 10 < MOST_VERDICTS
+    assert len(service.state(Matches)) == 5

@@ -11,8 +11,7 @@ import pytest
 import rainbow
 from rainbow.certificate.document import MOST_STORED, Certificate, Row, folded, read_certificate, unfolded
 from rainbow.matching import Occupancy, faults_of
-from rainbow.service.scheduler import refusal_report
-from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.step import refusal_reports, step
 from tests.conftest import ADMIN
 from tests.service.scheduler.test_service_located import asking, site, submit
 
@@ -49,7 +48,7 @@ def test_a_falsified_start_is_not_made_and_others_start(api, monkeypatch, tmp_pa
     wait = api.good("GET", f"/v1/jobs/{false}/why", None, there.token)["wait"]
     assert wait["text"].startswith("internal error: the placement found does not meet the request (")
     assert counted(api, "refused") > 0
-    [file] = refusal_report.reports(tmp_path)
+    [file] = refusal_reports(tmp_path)
     assert file.stat().st_mode & 0o777 == 0o600
     refused = counted(api, "refused")
     assert [step(api.service, "oak") for _ in range(5)] == [False] * 5

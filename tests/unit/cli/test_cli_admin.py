@@ -37,6 +37,7 @@ COMMANDS = [
     "token list",
     "account create physics",
     "config reload",
+    "config show --memory",
     "events --no-follow --after 0",
     "cluster drain oak",
     "cluster reinstate oak",

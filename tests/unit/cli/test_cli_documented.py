@@ -76,7 +76,7 @@ def test_json_has_the_keys_that_are_documented(
         if "run" not in case:
             continue
         words = shlex.split(case["run"].format(**named))
-        admin = ADMIN if words[0] in ("account", "qos") else ""
+        admin = ADMIN if words[0] in ("account", "qos", "config") else ""
         result = shell(*words, "-o", "json", RAINBOW_REGISTRATION_SECRET=REGISTRATION, RAINBOW_TOKEN=admin)
         assert result.exit_code in case["exits"], (name, result.output)
         text = result.stdout.splitlines()[0] if name == "events" else result.stdout
