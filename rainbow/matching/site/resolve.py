@@ -18,8 +18,9 @@ from rainbow.jobspec.request import CONTAINMENT
 from rainbow.matching.equivalence.cluster_class import ClusterClass, cluster_class_of
 from rainbow.matching.equivalence.query import names_in
 from rainbow.matching.equivalence.subtree_classes import SubtreeClass, classify, root_of
-from rainbow.matching.model.conditions import OF_CHOICE, Rule, conjuncts
+from rainbow.matching.model.conditions import OF_CHOICE, Rule, conjuncts, in_words
 from rainbow.matching.model.verdict import Reason, Why
+from rainbow.matching.site.capacity import Capacity, NodeRequest
 from rainbow.matching.site.queues import Admission, admissions, called
 from rainbow.matching.site.spread import TooManyWaysError, at_least, spread
 from rainbow.text import in_time, meant, some
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rainbow.graph import Cluster
     from rainbow.graph.site import Site
     from rainbow.jobspec import Request, Resource
+    from rainbow.matching.model.layout import Pools
 
 MOST_WAYS = 64
 
@@ -129,7 +131,7 @@ def _way(
         return Way(None, name, shown, unknown, Reason(Why.UNDECIDED, text))
     if not variants:
         least = replace(bare, variants=tuple(at_least(forest, rooted, workers) for forest in bare.variants))
-        return Way(None, name, shown, unknown, _too_few(bare, constraint, workers, cluster, most), least)
+        return Way(None, name, shown, unknown, _too_few(bare, constraint, workers, cluster, rooted, most), least)
     return Way(replace(bare, variants=variants), name, shown, unknown)
 
 
@@ -138,16 +140,31 @@ def _too_few(
     constraint: Constraint | None,
     workers: Mapping[SubtreeClass, int],
     cluster: Cluster,
+    rooted: ClusterClass,
     most: int | None,
 ) -> Reason:
-    """Say that the nodes that pass do not have together what is asked of them."""
+    """Say what no node has of what is asked, or else that the nodes do not have it together."""
     passing, every = sum(workers.values()), some(cluster.worker_count, cluster.worker_type)
-    parts = [part for tree in request.resources for part in tree.walk() if not part.children]
-    asked = ", ".join(dict.fromkeys(_in_words(part) for part in parts))
+    if constraint and not passing:
+        text = f"none of {every} satisfies the constraint: {in_words(constraint)}"
+        return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], cluster.worker_type, None, 0)
+    among = every if passing == cluster.worker_count else f"the {passing} of {every} that satisfy the constraint"
+    parts = list(
+        {_in_words(part): part for tree in request.resources for part in tree.walk() if not part.children}.items()
+    )
+    for words, part in parts:
+        if part.within != "job" and not any(_has(kind, part, rooted.pools) for kind in workers):
+            text = f"none of {among} has {words}"
+            return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], part.type, part.count.min, 0)
     limit = f" ({most} at most for a job)" if most is not None else ""
-    among = f"the {passing} of {every} that satisfy the constraint" if constraint else every
-    text = f"{among}{limit} cannot give {asked} as requested"[:LONGEST]
-    return Reason(Why.VERTEX_TOO_SMALL, text, cluster.worker_type, None, passing)
+    asked = ", ".join(words for words, _ in parts) + " together" * (len(parts) > 1)
+    text = f"{among}{limit} cannot give {asked} as often as requested"
+    return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], cluster.worker_type, None, passing)
+
+
+def _has(kind: SubtreeClass, part: Resource, pools: Pools) -> bool:
+    """Return whether a node of a kind has what one slot, or the node, is asked for of one part."""
+    return Capacity(NodeRequest(part, None, 0, (part,), ()), kind, pools).fits((0,))
 
 
 LONGEST = 300  # characters of a reason
