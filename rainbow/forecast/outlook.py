@@ -269,6 +269,11 @@ class Arriving:
     now: float
     names: Collection[str] = ()  # of the variables that are read
 
+    @property
+    def starts(self) -> dict[str, float]:
+        """The expected start by name; infinite where it is unknown, or never."""
+        return dict(zip(self.ids.values(), self.found.start.tolist(), strict=True))
+
     def tell(self, states: Mapping[str, dict[str, Any]]) -> None:
         """Add the variables to the states of the clusters; of those that nobody knows only that."""
         found, names = self.found, self.names

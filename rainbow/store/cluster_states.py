@@ -2,7 +2,8 @@
 
 Effective nodes_free = nodes_free as reported
     - nodes of live jobs placed there that the cluster had not accepted when it reported
-    + nodes of jobs it had accepted then (so they were not in its free nodes) and that have ended since.
+    + nodes of jobs it had accepted then (so they were not in its free nodes) and that have ended since
+    - nodes that are booked for a job without a cluster; that job, and those that end before it starts, may use them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rainbow.store import clusters, workers
 from rainbow.store.engine import Store, pending_of
 from rainbow.store.events import last
 from rainbow.store.jobs import LIVE, staged_tasks
+from rainbow.store.reservations import unplaced_bookings
 from rainbow.store.schema import clusters as schema_clusters
 from rainbow.store.schema import events, jobs, states, tasks
 
@@ -120,7 +122,7 @@ def booked(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str,
     how, named = _chosen(connection, cluster_ids)
     taken, freed = (connection.execute(_nodes(how, which), named) for which in ("unseen", "given back"))
     found = dict.fromkeys(cluster_ids, 0)
-    for rows, sign in ((freed, 1), (taken, -1)):
+    for rows, sign in ((freed, 1), (taken, -1), (connection.execute(_unplaced(how), named), -1)):
         for cluster_id, nodes in rows:
             found[cluster_id] += sign * int(nodes)
     return found
@@ -138,6 +140,12 @@ def _nodes(how: str, which: str) -> sa.Select[Any]:
         .where(_among(jobs.c.cluster_id, how), unseen if which == "unseen" else given_back)
         .group_by(jobs.c.cluster_id)
     )
+
+
+@cache
+def _unplaced(how: str) -> sa.Select[Any]:
+    columns = (unplaced_bookings.c.cluster_id, unplaced_bookings.c.nodes)
+    return sa.select(*columns).where(_among(unplaced_bookings.c.cluster_id, how))
 
 
 _EVENTS = sa.select(events.c.cluster_id).where(events.c.number > sa.bindparam("known")).distinct()

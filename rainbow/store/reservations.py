@@ -1,6 +1,7 @@
-"""Space kept for a time to come: advance reservations, maintenance and promised starts.
+"""Space kept for a time to come: advance reservations, maintenance, promised starts, bookings of unplaced jobs.
 
-A reservation that is over stays until it is history. A promise stays until its gang starts or it is broken.
+A reservation that is over stays until it is history. A promise stays until its gang starts or it is broken. A booking
+stays until its job is placed or ends, or its cluster is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.scheduling import Broken, Promise
-from rainbow.store.schema import promises, reservations, together
+from rainbow.store.schema import ID, TIME, metadata, promises, reservations, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +122,57 @@ def take_promises(connection: sa.Connection, *, cluster_id: str = "", job: str =
     if found:
         connection.execute(promises.delete().where(own))
     return found
+
+
+# ── nodes that are kept for jobs without a cluster, as they become free ──
+
+unplaced_bookings = sa.Table(
+    "unplaced_bookings",
+    metadata,
+    sa.Column("job", ID, sa.ForeignKey("unplaced.job", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "cluster_id", ID, sa.ForeignKey("clusters.id", ondelete="CASCADE"), nullable=False, index=True, unique=True
+    ),
+    sa.Column("nodes", sa.Integer, nullable=False),
+    sa.Column("made", TIME, nullable=False),
+    sa.Column("start", TIME),  # when the job was expected to start there; NULL: unknown
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedBooking:
+    """So many nodes of a cluster are kept for a job that waits for one; a cluster has one such booking at most."""
+
+    job: str
+    cluster_id: str
+    nodes: int
+    made: float
+    start: float | None = None
+
+    def spares(self, job: str, now: float, limit: float) -> bool:
+        """Return whether a job may use these nodes: it is the one they are for, or ends before that starts."""
+        return job == self.job or (self.start is not None and 0 < limit <= self.start - now)
+
+
+_BOOKINGS = sa.select(*(unplaced_bookings.c[column.name] for column in fields(UnplacedBooking)))
+
+
+def bookings(connection: sa.Connection) -> list[UnplacedBooking]:
+    """Return all bookings, the first made first: they are few."""
+    return sorted(
+        (UnplacedBooking(*row) for row in connection.execute(_BOOKINGS)), key=lambda one: (one.made, one.job)
+    )
+
+
+def put_booking(connection: sa.Connection, booking: UnplacedBooking) -> None:
+    """Store a new one."""
+    connection.execute(unplaced_bookings.insert().values(**asdict(booking)))
+
+
+def drop_booking(connection: sa.Connection, job: str) -> str | None:
+    """Remove the booking of a job; return the cluster that has its nodes again, None: there was none."""
+    cluster_id = connection.execute(
+        sa.select(unplaced_bookings.c.cluster_id).where(unplaced_bookings.c.job == job)
+    ).scalar()
+    connection.execute(unplaced_bookings.delete().where(unplaced_bookings.c.job == job))
+    return cluster_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -15,7 +16,7 @@ import pytest
 
 from rainbow.client import Client
 from rainbow.errors import Unavailable
-from tests.conftest import REGISTRATION, grid
+from tests.conftest import REGISTRATION, grid, jobspec
 from tests.scenarios.test_end_to_end import Processes, appending, until
 from tests.support.ports import free_port
 
@@ -30,16 +31,20 @@ LONG = [
 class Site:
     """A server that can be killed, its store, and a cluster that has no node free."""
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, state: int = 0, **scheduler: Any) -> None:
         self.processes, self.database = Processes(folder), database
+        self.config = folder / "rainbow.yaml"
+        self.config.write_text(json.dumps({"scheduler": scheduler}))
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
         with Client(self.url, REGISTRATION) as client:
-            self.oak = client.register_cluster("oak", grid(4, 2), state={"nodes_free": 0})
+            self.oak = client.register_cluster("oak", grid(4, 2), state={"nodes_free": state})
 
     def start(self) -> None:
-        self.server = self.processes.start("serve", "--port", str(self.port), RAINBOW_DATABASE=self.database)
+        self.server = self.processes.start(
+            "serve", "--port", str(self.port), "--config", str(self.config), RAINBOW_DATABASE=self.database
+        )
         until(Client(self.url, tries=1).ready)
 
     def kill(self) -> None:
@@ -114,3 +119,41 @@ def check_unplaced(site: Site, made: dict[str, Any]) -> None:
     assert len(found) == len(told)
     assert dict(found) == told
     assert {state for state, _, _ in told.values()} == {"UNPLACED"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
+def test_what_is_kept_for_a_job_survives_kill_9_and_the_job_is_placed_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Killed between booking and placing: the nodes stay kept, and it is placed by the server that comes after."""
+    database = f"sqlite:///{tmp_path}/rainbow.db"
+    if kind == "postgresql":
+        database = request.getfixturevalue("postgres_server").new_database()
+    site, ran = Site(tmp_path, database, 4, unplaced="wait", unplaced_patience=0), tmp_path / "ran"
+    try:
+        with Client(site.url, site.oak["token"]) as client:
+
+            def submit(key: str, nodes: int) -> str:
+                spec = jobspec(nodes, ["sh", "-c", 'echo "$1" >> "$2"', "append", key, str(ran)])
+                return str(client.submit(spec, selector=FREE, requestor=key)["id"])
+
+            def text(job: str) -> str:
+                return str((client.job(job)["wait"] or {}).get("text"))
+
+            first, wide = submit("first", 1), submit("wide", 4)
+            kept = "3 of 4 nodes of oak are kept for it, the others as they become free"
+            until(lambda: text(wide) == kept)
+            site.kill()
+            assert text(wide) == kept
+            narrow = submit("narrow", 1)
+            assert client.job(narrow)["state"] == "UNPLACED"
+            client.cancel(first)
+            site.kill()
+            until(lambda: client.job(wide)["state"] == "WAITING")
+            assert client.job(narrow)["state"] == "UNPLACED"
+            site.processes.start("agent", "--cluster", "oak", "--url", site.url, RAINBOW_SECRET=site.oak["secret"])
+            until(lambda: client.job(narrow)["state"] == "COMPLETED")
+            assert Counter(ran.read_text().split()) == {"wide": 4, "narrow": 1}  # once in each slot
+            assert [task["attempt"] for task in client.job(wide)["tasks"]] == [1]
+    finally:
+        site.processes.end()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CHANGES = (
     *("selector", "selector_options", "policy", "unplaced", "undecided", "tick", "lease", "grace", "forecast_share"),
     "models",
+    "unplaced_patience",
     "admission",
 )
 TAKEN_OVER = (*CHANGES, "warnings")

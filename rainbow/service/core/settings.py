@@ -234,6 +234,7 @@ class Settings:
     backend: str = "index"
     policy: str = "load_based"
     unplaced: str = REFUSE  # a job that clusters match and none takes now: refuse it, or let it wait
+    unplaced_patience: float = 300.0  # seconds after which a job without a cluster books nodes as they become free
     undecided: str = PLACE  # a job for which no cluster says yes and some lack a word only: place it there, or refuse
     tick: float = 0.25  # seconds between two scheduling steps when nothing happens
     lease: float = 60.0  # seconds without the server after which an agent stops its tasks
@@ -262,6 +263,7 @@ SCHEDULER: Mapping[str, Check] = {
     "backend": _backend,
     "policy": _plugin(policies),
     "unplaced": one_of(REFUSE, WAIT),
+    "unplaced_patience": number(0, 365 * DAY),
     "undecided": one_of(PLACE, REFUSE),
     "tick": SECONDS,
     "lease": SECONDS,

@@ -107,6 +107,8 @@ def end(connection: sa.Connection, job_id: str, now: float, why: str = "") -> bo
     jobs.change(connection, job_id, canceled_at=now)
     if (waiting := jobs.get_unplaced(connection, job_id)) is not None:
         jobs.change(connection, job_id, state=JobState.CANCELED, ended_at=now, wait=None)
+        if (booked := reservations.drop_booking(connection, job_id)) is not None:
+            clusters.note(connection, booked)
         events.add(connection, now, waiting.home, "job", job=job_id, state=str(JobState.CANCELED), cluster=None)
         return False
     if not _end_some(connection, job_id, now, why):

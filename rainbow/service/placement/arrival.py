@@ -53,6 +53,7 @@ class Arrival:
     options: Mapping[str, Any] = field(default_factory=dict)
     account: str = ""
     waits: Mapping[str, float] = field(default_factory=dict)  # {cluster: seconds}, where sites have said so just now
+    job: str = ""  # its id, where it has one
 
     @property
     def keys(self) -> list[Key]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rainbow.forecast.outlook import Arriving
 from rainbow.matching import candidates_without
 from rainbow.selection import Choice, read_of, reads, reads_states, select
+from rainbow.selection.choice import is_number
 from rainbow.selection.variables import ACCOUNT, FORECAST, MODEL, MORE, OWN_SLOPE, SWITCHES
 from rainbow.service.accounts import account_cache
 from rainbow.service.core.counters import phase
@@ -20,6 +21,7 @@ from rainbow.service.jobs.run_models import JobModel, model_for
 from rainbow.service.placement.arrival import Arrival, arrivals
 from rainbow.service.placement.candidates import WAIT, StatesRead, read_states, sized, unattended, with_waits
 from rainbow.store.cluster_states import BoardStates
+from rainbow.store.reservations import bookings
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from rainbow.matching import Verdict
     from rainbow.service.core.service import Service
 
-IDLE = "queue.idle_workers"
+IDLE, FREE = "queue.idle_workers", "nodes_free"
 States = Mapping[str, Mapping[str, Any]]
 
 
@@ -92,7 +94,8 @@ def facts_for(
         return Facts({}, absent=absent)
     stored = read_stored(service, connection, job, among.ids)
     learned = service.settings.models and read_of(job.selector, job.options, (*MODEL, OWN_SLOPE))
-    more = forecast or in_full or learned or bool(job.waits) or read_of(job.selector, job.options, MORE)
+    spared = _spared(connection, job, among.ids, service.clock())
+    more = forecast or in_full or learned or bool(job.waits or spared) or read_of(job.selector, job.options, MORE)
     if isinstance(stored, BoardStates) and stored.says_all(more):
         return Facts(stored.table, stored, stored, absent=absent)
     values, spans = stored.values, reads(job.selector, job.options, SWITCHES)
@@ -100,8 +103,8 @@ def facts_for(
         before = sum(map(len, values.values()))
         values = sized(values, among.candidates, spans)
         extended = any(WAIT in state for state in values.values()) or before != sum(map(len, values.values()))
-    if job.waits:
-        values, extended = with_waits(values, job.waits), True
+    if job.waits or spared:
+        values, extended = _with_spared(with_waits(values, job.waits), spared), True
     names = read_of(job.selector, job.options, FORECAST)
     made = None
     if names or forecast:
@@ -120,6 +123,25 @@ def facts_for(
         extended = True
     board = stored if isinstance(stored, BoardStates) and not (extended or in_full) else None
     return Facts(values, stored, board, made, model, absent)
+
+
+def _with_spared(values: Mapping[str, dict[str, Any]], spared: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Let nodes that are booked for a job without a cluster be free, where this job may use them."""
+    found = dict(values)
+    for name in found.keys() & spared.keys():
+        if is_number(free := found[name].get(FREE)):
+            found[name] = {**found[name], FREE: free + spared[name]}
+    return found
+
+
+def _spared(connection: sa.Connection, job: Arrival, ids: Mapping[str, str], now: float) -> dict[str, int]:
+    """Return {cluster: nodes} that are booked for a job without a cluster, and that this job may use."""
+    limit = max(gang.request.duration for gang in job.wanted.gangs)
+    return {
+        ids[one.cluster_id]: one.nodes
+        for one in bookings(connection)
+        if one.cluster_id in ids and one.spares(job.job, now, limit)
+    }
 
 
 def read_stored(service: Service, connection: sa.Connection, job: Arrival, ids: Mapping[str, str]) -> StatesRead:

@@ -221,7 +221,7 @@ class Destinations:
     def arrival(self, record: JobRecord) -> Arrival:
         """Return the job as its submit was decided."""
         owner = (record.requestor, record.name)
-        return Arrival(self.read, *owner, self.selector, self.options, record.account)
+        return Arrival(self.read, *owner, self.selector, self.options, record.account, job=record.id)
 
     @property
     def candidates(self) -> list[Verdict]:

@@ -206,7 +206,7 @@ def _waits(
     states, made = facts.values, facts.forecast
     if made is None:
         return inf, {}
-    starts = dict(zip(made.ids.values(), (made.found.start - made.now).tolist(), strict=True))
+    starts = {name: start - made.now for name, start in made.starts.items()}
     there = {}
     for name in going.ids.values():
         known = states[name].get("expected_wait_high", starts[name] if made.ask.whole else inf)

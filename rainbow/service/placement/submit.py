@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import JobspecError, LimitError, NoClusterNow, Refused, TooMany, Unavailable
@@ -13,6 +14,7 @@ from rainbow.jobspec import Request
 from rainbow.jobspec.validation import keeping
 from rainbow.outcome import note_object
 from rainbow.selection import Choice, read_of, reads_states
+from rainbow.selection.choice import is_number
 from rainbow.selection.variables import ACCOUNT, FORECAST
 from rainbow.service.accounts import account_cache
 from rainbow.service.accounts import admission as accounts
@@ -31,7 +33,7 @@ from rainbow.service.jobs.jobspecs import Reading, by_id, first_tasks, read_requ
 from rainbow.service.placement import candidates, ledger, refusal, site_checks
 from rainbow.service.placement.arrival import Arrival
 from rainbow.service.placement.candidates import DigestedText
-from rainbow.service.placement.facts import Facts, decide, facts_for, read_stored
+from rainbow.service.placement.facts import FREE, Facts, decide, facts_for, read_stored
 from rainbow.service.placement.match_cache import Match
 from rainbow.service.placement.staged_tasks import LARGE, Staged, stage
 from rainbow.service.placement.submission import Submission, earlier_job, find_open, key_of, queues, selector_of
@@ -162,6 +164,24 @@ class SubmitTransaction:
             raise self.refusal(decided)
         return decided
 
+    def expected(self, connection: sa.Connection, job_id: str) -> list[tuple[float, str, str, int]]:
+        """Return (start, name, id, nodes) of the clusters that selection would take once enough nodes are free there.
+
+        The start is infinite where no forecast says it.
+        """
+        job = replace(self.arrival(connection), job=job_id)
+        facts = facts_for(self.service, connection, job, self.found, forecast=True)
+        start = facts.forecast.starts if facts.forecast else {}
+        found = []
+        for cluster_id, name in self.found.ids.items():
+            nodes, free = self.found.verdict(name).totals.get("nodes", 0), facts.values[name].get(FREE)
+            if not nodes or not is_number(free) or name in facts.absent:
+                continue
+            enough = replace(facts, values={**facts.values, name: {**facts.values[name], FREE: max(free, nodes)}})
+            if decide(job, [self.found.verdict(name)], enough, job_id)[0].cluster == name:
+                found.append((start.get(name, inf), name, cluster_id, nodes))
+        return found
+
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
         facts, choice, left_out = self._choose(connection, job_id)
         told = self.found.told(self.wanted.request, choice.cluster)
@@ -246,7 +266,7 @@ class SubmitTransaction:
                 raise refusal.overtaken(self.found.ids)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[Facts, Choice, Sequence[str]]:
-        job = self.arrival(connection)
+        job = replace(self.arrival(connection), job=job_id)
         for again in (False, True):
             facts = facts_for(self.service, connection, job, self.found, in_full=self.found.fits_in_answer)
             choice, left_out = decide(job, self.found.candidates, facts, job_id)

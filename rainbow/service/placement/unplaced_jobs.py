@@ -4,13 +4,17 @@ entered    in the transaction of the submit, with the clusters its caller may su
 tried      when a state, a graph or a booking of a cluster changes, and every RETRY seconds for what else may
 in turn    the requestor who was served longest ago first, of each the oldest job first
 placed     in one transaction, like a submit: a retry after a crash finds it placed, or waiting
+booked     a job that has waited longer than `scheduler.unplaced_patience`, the oldest first, keeps the nodes that it
+           needs of the cluster where it is expected to start first; as they become free, others see them taken. So
+           narrow jobs that come all the time do not keep a wide one out for ever
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import Conflict, RainbowError, Refused, TooMany
@@ -21,8 +25,9 @@ from rainbow.service.placement.refusal import wait_of
 from rainbow.service.placement.submission import Submission
 from rainbow.service.placement.submit import prepare
 from rainbow.state_machine import JobState
-from rainbow.store import jobs
+from rainbow.store import clusters, jobs, reservations
 from rainbow.store.jobs import UnplacedRecord, WaitingJob
+from rainbow.store.reservations import UnplacedBooking
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
 RETRY = 5.0  # seconds after which all are tried again, whatever has changed: queues and limits are not watched
 LONGEST = 1.0  # seconds that one round may take; the next goes on with whose turn it is then
 APART = 1e-6  # seconds between two turns of one moment
+MOST_BOOKINGS = 4  # at once, each of another requestor, and of another cluster
+MOST_ASKED = 20  # jobs that one round looks for a cluster to book for
 
 
 # ── whose turn it is ──
@@ -95,13 +102,19 @@ class Round:
             seen = jobs.placement_signature(connection) if waiting else None
             accounts = any(one.account for one in waiting)
             found = members_of(standings_of(self._service, connection)) if accounts else {}
+            booked = reservations.bookings(connection)
         over = not 0 < self._again - now <= RETRY
-        if not waiting or (seen == self._seen and not over and not self._unfinished):
+        is_due = any(now - one.submitted_at >= self._service.settings.unplaced_patience for one in waiting)
+        if not (waiting or booked) or (seen == self._seen and not over and not self._unfinished):
             return []
         self._seen, self._again = seen, now + RETRY
-        return self._try_all(SchedulingTurns(waiting, now, {key: one.factor for key, one in found.items()}))
+        turns = SchedulingTurns(waiting, now, {key: one.factor for key, one in found.items()})
+        placed = self._try_all(turns, {one.job for one in booked})
+        if booked or is_due:
+            Bookings(self._service).renew([one for one in waiting if one.job not in placed], now)
+        return placed
 
-    def _try_all(self, turns: SchedulingTurns) -> list[str]:
+    def _try_all(self, turns: SchedulingTurns, booked: Collection[str]) -> list[str]:
         end_, placed = self._clock() + LONGEST, list[str]()
         failed: set[str] = set()  # what nobody took in this round: nothing is freed in the meantime
         self._unfinished = False
@@ -110,7 +123,7 @@ class Round:
                 self._unfinished = True
                 break
             job, requestor = following
-            if self._try(job, failed):
+            if self._try(job, failed, is_booked=job in booked):
                 placed.append(job)
                 self._serve(requestor, turns.serve(requestor))
         return placed
@@ -119,7 +132,7 @@ class Round:
         with self._service.store.write() as connection:
             jobs.serve_requestor(connection, requestor, turn)
 
-    def _try(self, job: str, failed: set[str]) -> bool:
+    def _try(self, job: str, failed: set[str], *, is_booked: bool) -> bool:
         with self._service.store.read() as connection:
             record, kept = jobs.get(connection, job), jobs.get_unplaced(connection, job)
             if record is None or kept is None or record.state is not JobState.UNPLACED:
@@ -132,6 +145,7 @@ class Round:
                 record.requestor,
                 record.account,
                 jobs.jobspec(connection, job),
+                job if is_booked else None,  # what is kept for it, is free for no other
             )
             shape = json.dumps(own, sort_keys=True)
         if shape in failed:
@@ -156,6 +170,82 @@ class Round:
                 end(connection, record.id, now, fault.message)
             else:
                 jobs.change(connection, record.id, wait=wait_of(fault, since))
+
+
+# ── what is kept for those that wait longest ──
+
+
+class Bookings:
+    """Nodes that are kept for jobs without a cluster: `unplaced_bookings`, which hold for every process."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def renew(self, waiting: Sequence[WaitingJob], now: float) -> None:
+        """Drop the bookings that help no job any more, and book for the jobs that have waited longest."""
+        by_id = {one.job: one for one in waiting}
+        with self._service.store.read() as connection:
+            booked = reservations.bookings(connection)
+        stays = [one for one in booked if one.job in by_id and self._clusters(one.job, {one.cluster_id})]
+        for booking in booked:
+            if booking not in stays:
+                self._drop(booking)
+        served, taken = {by_id[one.job].requestor for one in stays}, {one.cluster_id for one in stays}
+        patience = self._service.settings.unplaced_patience
+        overdue = [one for one in waiting if now - one.submitted_at >= patience]
+        asked = 0
+        for one in sorted(overdue, key=lambda one: (one.submitted_at, one.job)):
+            if len(taken) == MOST_BOOKINGS or asked == MOST_ASKED:
+                return
+            if one.requestor in served:
+                continue
+            served.add(one.requestor)
+            asked += 1
+            if (made := self._book(one, taken, now)) is not None:
+                taken.add(made.cluster_id)
+
+    def _drop(self, booking: UnplacedBooking) -> None:
+        with self._service.store.write() as connection:
+            if reservations.drop_booking(connection, booking.job) is not None:
+                clusters.note(connection, booking.cluster_id)
+
+    def _book(self, waiting: WaitingJob, taken: Collection[str], now: float) -> UnplacedBooking | None:
+        """Book for a job where it starts first, unless another process has booked in the meantime."""
+        found = self._clusters(waiting.job, exclude=taken)
+        if not found:
+            return None
+        start, _, cluster_id, nodes = min(found)
+        booking = UnplacedBooking(waiting.job, cluster_id, nodes, now, start if isfinite(start) else None)
+        with self._service.store.write() as connection:
+            record, others = jobs.get(connection, waiting.job), reservations.bookings(connection)
+            owners = {own.requestor for own in jobs.some(connection, [one.job for one in others])}
+            full = len(others) >= MOST_BOOKINGS or cluster_id in {one.cluster_id for one in others}
+            if record is None or record.state is not JobState.UNPLACED or record.requestor in owners or full:
+                return None
+            reservations.put_booking(connection, booking)
+            clusters.note(connection, cluster_id)
+        return booking
+
+    def _clusters(
+        self, job: str, only: Collection[str] | None = None, exclude: Collection[str] = ()
+    ) -> list[tuple[float, str, str, int]]:
+        """Return (start, name, id, nodes) of the clusters that would have the job once its nodes are free."""
+        service = self._service
+        try:
+            with service.store.read() as connection:
+                record, entry = jobs.get(connection, job), jobs.get_unplaced(connection, job)
+                if record is None or entry is None:
+                    return []
+                who, jobspec = _caller_of(service, connection, entry), jobs.jobspec(connection, job)
+            placement = prepare(service, who, _asked_of(record, entry, jobspec))
+            with service.store.read() as connection:
+                return [
+                    one
+                    for one in placement.expected(connection, job)
+                    if one[2] not in exclude and (only is None or one[2] in only)
+                ]
+        except RainbowError:  # it is told when the job is tried
+            return []
 
 
 def place_again(service: Service, waiting: JobRecord, kept: UnplacedRecord) -> JobRecord | RainbowError:

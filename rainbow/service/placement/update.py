@@ -72,7 +72,7 @@ def _stored(
     connection: sa.Connection, record: JobRecord, changed: Mapping[str, list[Any]], entry: Mapping[str, Any]
 ) -> JobRecord:
     """Store what is changed of a job, with the old values; return the job as it is then."""
-    overrides = {**(record.overrides or {})}
+    overrides, now = {**(record.overrides or {})}, entry["at"]
     overrides |= {OVERRIDES[key]: values[1] for key, values in changed.items() if key in OVERRIDES}
     overrides["changes"] = [*overrides.get("changes", []), entry][-MOST_CHANGES:]
     columns = {key: changed[key][1] for key in ("priority", "name") if key in changed}
@@ -80,7 +80,7 @@ def _stored(
     if record.cluster_id and changed.keys() & OVERRIDES.keys():
         clusters.count_move(connection, record.cluster_id)  # all who plan read its jobs again
     facts = {"job": record.id, "state": "changed", "cluster": record.cluster, "changed": sorted(changed)}
-    events.add(connection, entry["at"], record.cluster_id, "job", **facts)
+    events.add(connection, now, record.cluster_id, "job", **facts)
     return replace(record, overrides=overrides, **columns)
 
 

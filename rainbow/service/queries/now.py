@@ -91,7 +91,7 @@ def _elsewhere(service: Service, who: Caller, record: JobRecord) -> list[Change]
         if not going.ids:
             return []
         made = facts_for(service, connection, going.arrival(record), going, forecast=True).forecast
-        start = dict(zip(made.ids.values(), made.found.start.tolist(), strict=True)) if made else {}
+        start = made.starts if made else {}
         nearest = sorted(seen, key=lambda name: (start.get(name, inf), name))[:CLUSTERS]
         allowed = [name for name in nearest if others.look(record, {name}, going)]
     for name in allowed:

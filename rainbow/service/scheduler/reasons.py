@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, TryLater
 from rainbow.scheduling import planner, policies, traits_of
+from rainbow.selection.choice import is_number
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import PULLS, alive
 from rainbow.service.core.memory import ByCluster, Table, age, place
@@ -36,7 +37,7 @@ from rainbow.service.scheduler.plan_in_force import (
 )
 from rainbow.service.scheduler.view import take_snapshot
 from rainbow.state_machine import JobState, TaskState
-from rainbow.store import clusters, tasks, workers
+from rainbow.store import cluster_states, clusters, jobs, reservations, tasks, workers
 from rainbow.store.jobs import LIVE, MARKS, code_of
 from rainbow.text import rfc3339, some
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from rainbow.service.live_state.mirror import Mirror
     from rainbow.store.clusters import Planned
     from rainbow.store.jobs import JobRecord
+    from rainbow.store.reservations import UnplacedBooking
     from rainbow.store.tasks import TasksInState
 
 # reasons that lie with the job: they come before what its cluster is
@@ -70,6 +72,8 @@ def reasons_of(service: Service, records: Sequence[JobRecord], who: Caller | Non
     `who` reads it: jobs that do not exist for this caller are not named.
     """
     found: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
+    if unplaced := [one for one in records if one.state is JobState.UNPLACED and one.id in found]:
+        found |= _booked(service, unplaced, who)
     live = [one for one in records if one.state in LIVE and one.id not in found]
     planned, asked = _without_plan(service, live, found)
     budget = Budget(monotonic() + BUDGET)
@@ -90,6 +94,60 @@ def _is_marked(record: JobRecord) -> bool:
 def _mark(record: JobRecord) -> Reason:
     wait = record.wait or {}
     return reason_document(wait["reason"], wait.get("text", ""), wait.get("facts", {}), wait.get("since"))
+
+
+def _booked(service: Service, unplaced: Sequence[JobRecord], who: Caller | None) -> dict[str, Reason]:
+    """Return the reasons of jobs without a cluster that nodes are kept for, or that lack nodes kept for others."""
+    with service.store.read() as connection:
+        if not (booked := reservations.bookings(connection)):
+            return {}
+        made = cluster_states.read_made(connection, {one.cluster_id for one in booked})
+        owners = {one.id: one for one in jobs.some(connection, [one.job for one in booked])}
+    names = {entry.id: name for name, entry in service.catalogue.items()}
+    blocks: dict[str, UnplacedBlock] = {}
+    for one in booked:
+        free = cluster_states.row_of(made[one.cluster_id])[0].get("nodes_free")
+        here = int(min(one.nodes, max(0, free + one.nodes))) if is_number(free) else 0
+        owner = owners[one.job]
+        shown = who is None or who.sees_of(one.cluster_id, owner.requestor)
+        blocks[one.job] = UnplacedBlock(names.get(one.cluster_id, ""), one, here, owner if shown else None)
+    said: dict[str, Reason] = {}
+    for record in unplaced:
+        mark = _mark(record)
+        lacks = mark["facts"].get("dropped", {})
+        if (own := blocks.get(record.id)) is not None:
+            text = f"{own.here} of {some(own.booking.nodes, 'node')} of {own.cluster} are kept for it"
+            text += ", the others as they become free" if own.here < own.booking.nodes else ""
+            said[record.id] = {**mark, "text": text}
+        elif others := [one for one in blocks.values() if one.cluster in lacks]:
+            text = f"{mark['text']}; {', '.join(one.text for one in others)}"
+            kept = [one.row for one in others]
+            said[record.id] = {**mark, "text": text, "facts": {**mark["facts"], "kept": kept}}
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedBlock:
+    """Nodes that are free and kept for a job without a cluster; `owner` None: its reader may not see it."""
+
+    cluster: str
+    booking: UnplacedBooking
+    here: int
+    owner: JobRecord | None
+
+    @property
+    def text(self) -> str:
+        """What is kept, and for whom."""
+        whom = f"{self.owner.name} ({self.owner.requestor})" if self.owner else "another job"
+        are = "is" if self.here == 1 else "are"
+        return f"{some(self.here, 'node')} of {self.cluster} {are} free but kept for {whom}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The block as documents have it."""
+        one, until = self.owner, None if self.booking.start is None else rfc3339(self.booking.start)
+        named = {"job": one and one.id, "name": one and one.name, "user": one and one.requestor}
+        return {**named, "amounts": {"node": self.here}, "workers": self.here, "until": until}
 
 
 def _without_plan(

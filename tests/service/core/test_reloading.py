@@ -254,6 +254,7 @@ def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_r
         "backend": "scheduler: {backend: networkx}",
         "policy": "scheduler: {policy: priority}",
         "unplaced": "scheduler: {unplaced: wait}",
+        "unplaced_patience": "scheduler: {unplaced_patience: 9}",
         "tick": "scheduler: {tick: 9}",
         "lease": "scheduler: {lease: 50}",
         "grace": "scheduler: {grace: 7}",
