@@ -6,7 +6,7 @@ in turn    the requestor who was served longest ago first, of each the oldest jo
 placed     in one transaction, like a submit: a retry after a crash finds it placed, or waiting
 booked     a job that has waited longer than `scheduler.unplaced_patience`, the oldest first, keeps the nodes that it
            needs of the cluster where it is expected to start first; as they become free, others see them taken. So
-           narrow jobs that come all the time do not keep a wide one out for ever
+           narrow jobs that come all the time do not keep a wide one out forever
 """
 
 from __future__ import annotations
