@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table; a server of the version before works beside it, and gives these nodes to anybody."""
+    """Make the table; a server of the version before works beside it, and gives these nodes away."""
     op.create_table(
         "unplaced_bookings",
         sa.Column("job", sa.String(64), nullable=False),
