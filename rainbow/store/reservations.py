@@ -141,7 +141,7 @@ unplaced_bookings = sa.Table(
 
 @dataclass(frozen=True, slots=True)
 class UnplacedBooking:
-    """So many nodes of a cluster are kept for a job that waits for one; a cluster has one such booking at most."""
+    """A number of nodes of a cluster, kept for a job that waits for one; a cluster has one such booking at most."""
 
     job: str
     cluster_id: str
