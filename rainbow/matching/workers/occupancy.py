@@ -327,15 +327,12 @@ class Occupancy:
     def _grouped(self, request: Request) -> Groups:
         """Return a request as one for each of its groups of slots, in the search's order; none if it is more."""
         plain = len(request.variants) == 1 and 1 < len(request.resources) <= MOST_FILLINGS // 2
-        trees, rooted = variants_on(request, self.workers.rooted.pools)[0], self.workers.rooted
+        trees, compound = variants_on(request, self.workers.rooted.pools)[0], self.workers.rooted.compound
         leaves = all(tree.is_slot and not any(part.children for part in tree.children) for tree in trees)
-        compound = set(rooted.compound)
-        if not (plain and leaves) or (
-            any(takes_whole(tree, compound) for tree in trees) and not bound_is_exact(trees, rooted)
-        ):
-            return ()  # where groups compete for whole vertices, a search chooses others than each by itself
+        if not (plain and leaves) or any(takes_whole(tree, compound) for tree in trees):
+            return ()  # beside other groups a search chooses the smallest whole vertices, each by itself the lowest
         last_first = trees[::-1]
-        ordered = sorted(last_first, key=lambda r: (not takes_whole(r, compound), -r.count.min))
+        ordered = sorted(last_first, key=lambda r: -r.count.min)
         groups = tuple((replace(request, variants=((tree,),)), tree.place) for tree in ordered)
         return groups if all(self._filling(one, None) is not None for one, _ in groups) else ()
 

@@ -112,6 +112,15 @@ def test_no_vertex_is_taken_too_many():
     assert dict(takes(cluster, both).vertices) == {"c0": 2, "g0": 1}
 
 
+def test_of_groups_one_that_takes_a_whole_vertex_books_the_smallest_as_the_verdict_does():
+    cluster = tree("n0 node", "n0/c0 core*2", "n0/c1 core", "n1 node", "n1/g0 gpu")
+    whole, other = ({"type": "slot", "with": [one]} for one in (some("core", exclusive=True), some("gpu")))
+    assert dict(takes(cluster, groups(a=whole, b=other)).vertices) == {
+        "c1": 1,
+        "g0": 1,
+    }
+
+
 def test_the_first_start_books_what_the_verdict_takes():
     agreed = 0
     for number in range(400):
@@ -142,6 +151,16 @@ def groups_that_meet(number):
 
 def slot_of(rng, inside):
     return {"type": "slot", "replicas": rng.randint(1, 2), "with": inside}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(10))
+def test_verdict_and_booking_take_the_same_in_two_thousand_yes(part):
+    agreed, number = 0, 10_000 + 100_000 * part
+    while agreed < 2_000:
+        agreed += takes(*case(number)) is not None
+        agreed += takes(*groups_that_meet(number)) is not None
+        number += 1
 
 
 def test_groups_that_meet_are_booked_as_the_verdict_takes_them():
