@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -15,7 +20,12 @@ from click.shell_completion import CompletionItem, get_completion_class
 from rainbow import __version__
 from rainbow.cli.exit_codes import INTERRUPTED, LACKING, Exit, exit_of
 from rainbow.cli.output import printer
+from rainbow.cli.session import DEFAULT, DEFAULT_URL, with_tokens
+from rainbow.cli.session import read as read_credentials
 from rainbow.errors import NotFound, RainbowError
+
+if TYPE_CHECKING:
+    from rainbow.client import Client
 
 # section → command → (where it is, what it does); each is imported when it is run: a help, too, waits for no import
 SECTIONS = {
@@ -62,6 +72,8 @@ SECTIONS = {
     },
     "The server": {
         "demo": ("demo:demo", "Run a server, three clusters and their jobs."),
+        "up": ("demo:up", "Start a server and an agent for this machine."),
+        "down": ("demo:down", "End what `rainbow up` has started."),
         "serve": ("commands.server_admin:serve", "Run the server."),
         "route": ("commands.server_admin:route", "Run one address in front of several servers."),
         "config": ("commands.server_admin:config", "Write, check, view, show and reload the configuration."),
@@ -72,7 +84,7 @@ SECTIONS = {
     "More": {
         "help": ("main:show_help", "Explain a command or a topic."),
         "completion": ("main:completion", "Print the completion script of a shell."),
-        "version": ("main:version", "Show the version."),
+        "version": ("main:version", "Show the versions of command and server."),
     },
 }
 COMMANDS = {name: place for commands in SECTIONS.values() for name, (place, _) in commands.items()}
@@ -112,6 +124,7 @@ def examples() -> list[str]:
 
 def _explain(command: click.Command, path: str, lines: Sequence[str]) -> None:
     """Give a command, and those in it, a whole first sentence in lists and an example at the end of the help."""
+    _complete(command, path)
     command.short_help = command.short_help or first_sentence(command.help or "")
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
@@ -284,6 +297,100 @@ main.commands = LazyCommands()  # click asks no more of it than a mapping has
 
 
 @click.command()
-def version() -> None:
-    """Show the version."""
-    click.echo(f"rainbow {__version__}")
+@printer.output_option
+@with_tokens
+def version(client: Client, output: str) -> None:
+    """Show the versions of this command, and of the server where one answers."""
+    told: dict[str, Any] = {"client": __version__}
+    try:
+        told |= client.version()
+    except RainbowError:
+        told["server"] = None
+    printer.show(output, told, _versions(told))
+    if far_apart(__version__, told["server"]):
+        _say(f"warning: client {__version__} and server {told['server']} are more than one minor release apart")
+
+
+def _versions(told: Mapping[str, Any]) -> str:
+    if not told["server"]:
+        return f"rainbow {told['client']}"
+    return f"rainbow {told['client']}, server {told['server']}, API {', '.join(told['api'])}, schema {told['schema']}"
+
+
+def far_apart(client: str, server: str | None) -> bool:
+    """Return whether two releases are too far apart to work together as promised.
+
+    >>> far_apart("0.2.0", "0.3.1"), far_apart("0.2.0", "0.4.0"), far_apart("1.0.0", "0.9.0")
+    (False, True, True)
+    """
+    if server is None:
+        return False
+    ours, theirs = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (client, server))
+    return ours[0] != theirs[0] or abs(ours[1] - theirs[1]) > 1
+
+
+# ── completion ──
+
+ANSWERS_WITHIN = 0.3  # seconds: later is as good as never
+PLAIN_NAME = re.compile(r"[\w.+@%/][\w.+@%/-]*")  # what every shell takes as one word as it is
+# of a parameter of these names: what lists its values, and the keys of an entry that are values
+VALUES = {
+    **dict.fromkeys(("job_id", "jobs", "job", "ids"), ("jobs?limit=200", "jobs", ("number", "name"))),
+    **dict.fromkeys(("cluster", "clusters", "named"), ("clusters", "clusters", ("name",))),
+    **dict.fromkeys(("requestor", "user"), ("jobs?limit=1000", "jobs", ("requestor",))),
+    **dict.fromkeys(("account", "accounts"), ("accounts", "accounts", ("name",))),
+    "worker": ("clusters/{cluster}/workers", "workers", ("name",)),
+}
+
+
+class Completed(click.ParamType[Any]):
+    """The type of a parameter whose values the server knows: completion asks for them."""
+
+    def __init__(self, inner: click.ParamType[Any], source: tuple[str, str, tuple[str, ...]]) -> None:
+        self.inner, self.source, self.name = inner, source, inner.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a value as the type does that it stands for."""
+        return self.inner.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Ask the server; nothing is said of one that does not answer in time, or answers something else."""
+        path, listed, keys = self.source
+        rows: list[Mapping[str, Any]] = []
+        asking = Thread(target=_ask, args=(ctx.params, path, listed, rows), daemon=True)
+        asking.start()
+        asking.join(ANSWERS_WITHIN)
+        words = {str(row.get(key)): str(row.get("name", "")) for row in [*rows] for key in keys if row.get(key)}
+        known = {
+            word: text for word, text in words.items() if word.startswith(incomplete) and PLAIN_NAME.fullmatch(word)
+        }
+        return [CompletionItem(word, help=printer.one_line(text)) for word, text in known.items()]
+
+
+def _ask(given: Mapping[str, Any], path: str, listed: str, rows: list[Mapping[str, Any]]) -> None:
+    """Add the entries of a list of the server's; whatever goes wrong, none."""
+    from http.client import HTTPConnection, HTTPSConnection  # completion alone: no other command waits for them
+
+    with suppress(Exception):
+        saved = read_credentials(Path(given.get("credentials") or DEFAULT))
+        url = given.get("url") or saved.url or DEFAULT_URL
+        tokens = [*(given.get("token") or os.environ.get("RAINBOW_TOKEN", "").replace(",", " ").split())]
+        tokens = tokens or saved.tokens
+        place = str(given.get("cluster") or given.get("named") or "")
+        headers = {"Authorization": f"Bearer {','.join(tokens or saved.secrets)}"}
+        there = urlsplit(url)
+        kind = HTTPSConnection if there.scheme == "https" else HTTPConnection
+        connection = kind(str(there.hostname), there.port, timeout=ANSWERS_WITHIN)
+        connection.request(
+            "GET", f"{there.path.rstrip('/')}/v1/{path.format(cluster=quote(place, safe=''))}", headers=headers
+        )
+        answer = json.loads(connection.getresponse().read())
+        rows += [row for row in answer[listed] if isinstance(row, dict)]
+
+
+def _complete(command: click.Command, path: str) -> None:
+    """Let the parameters of a command be completed that name what a server knows."""
+    for param in command.params:
+        name = "worker" if path.startswith("rainbow worker ") and param.name == "name" else str(param.name)
+        if name in VALUES and isinstance(param.type, click.types.StringParamType):
+            param.type = Completed(param.type, VALUES[name])

@@ -491,6 +491,10 @@ class Client(WaitVerbs, JobVerbs, Figures):
             return False
         return True
 
+    def version(self) -> dict[str, Any]:
+        """Show the versions of the server, its API and the schema of its store: {"server", "api", "schema"}."""
+        return self._object("GET", path("version"))
+
     def reload_config(self) -> dict[str, Any]:
         """Let the server check its configuration file and take it over; needs the admin token."""
         return self._object("POST", path("config") + ":reload")

@@ -388,6 +388,7 @@ MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "jobs.listing": Router._page,
     "jobs.find": Router._find,
     "jobs.change_many": Router._many,
+    "config.version": lambda router, asked: router._all(asked, lambda good: {**good[0], "servers": good}),
     "jobs.counts": lambda router, asked: router._all(asked, merge.counts),
     "tokens.mint": Router._mint,
     "tokens.listing": Router._tokens,

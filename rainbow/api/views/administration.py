@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, redirect, request
 
+from rainbow import __version__
 from rainbow.accounts.usage import DAY
 from rainbow.api.wire import QUERIES, count_in_query, flag, login, once, read_mapping, service, timed, who
 from rainbow.errors import Forbidden, RequestError, Unavailable
@@ -25,6 +26,7 @@ from rainbow.service.queries.monitoring import gauges
 from rainbow.service.queries.monitoring import metrics as of_clusters
 from rainbow.service.scheduler import model_fits
 from rainbow.store import clusters
+from rainbow.store.migrations.upgrade import newest
 
 config = Blueprint("config", __name__, url_prefix="/v1")
 
@@ -47,6 +49,13 @@ def memory() -> Any:
     place (where the server's own work has got to). Needs the admin token.
     """
     return jsonify(memory=core_reload.memory(service(), who()))
+
+
+@config.get("/version")
+def version() -> Any:
+    """Show the server's version, the versions of the API that it speaks, and the schema of its store."""
+    who()
+    return jsonify(server=__version__, api=["v1"], schema=newest())
 
 
 @config.get("/audit")

@@ -28,3 +28,21 @@ def demo(folder: Path | None, keep: bool) -> None:
 
     for made in copy_to(folder):
         click.echo(made)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port of the server.")
+def up(name: str, port: int) -> None:
+    """Start a server and an agent for this machine, as cluster NAME, in the background; what runs stays as it is."""
+    from rainbow.cli.demo.processes import bring_up
+
+    click.echo(bring_up(name, port))
+
+
+@click.command()
+def down() -> None:
+    """End the server and the agent that `rainbow up` has started; their files stay."""
+    from rainbow.cli.demo.processes import bring_down
+
+    click.echo(bring_down())

@@ -40,7 +40,9 @@ def test_help_names_every_exit_code(shell: Shell) -> None:
 def test_version_is_the_packages(shell: Shell) -> None:
     from rainbow import __version__
 
-    assert shell("version").stdout == f"rainbow {__version__}\n"
+    assert shell("version").stdout.startswith(f"rainbow {__version__}, server {__version__}, API v1, schema 00")
+    nowhere = shell("version", RAINBOW_URL="http://127.0.0.1:9")
+    assert (nowhere.stdout, nowhere.exit_code) == (f"rainbow {__version__}\n", 0)
     assert __version__ in shell("--version").stdout
 
 

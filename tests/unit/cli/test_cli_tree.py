@@ -37,7 +37,7 @@ FILES = {
     "nodes.json": "tests/cases/sources/slurm-scontrol-23.11.json",
     "trace.swf": "tests/cases/simulation/small.swf",
 }
-PARSED = {"agent", "demo", "route", "serve"}  # they go on until they are ended
+PARSED = {"agent", "demo", "down", "route", "serve", "up"}  # they start, or end, what goes on by itself
 # what a test server has not: a file of its configuration, learned models, reservations for maintenance
 REFUSED = {"config reload", "model fit", "model show", "receive", "report", "reserve reopen"}
 LATE = ("rainbow account", "rainbow qos", " rotate ", " revoke ", " delete ", "cluster delete")  # in this order, last
@@ -128,7 +128,7 @@ NOT_LISTS = {  # what they print is one line, a file, the output of a job, or th
     *("account delete", "agent", "attach", "cluster delete", "cluster import", "completion", "config init"),
     *("db backup", "db restore", "db upgrade", "demo", "help", "job last", "job logs", "jobspec", "qos delete"),
     *("report", "reserve delete", "reserve reopen", "route", "run", "sbatch", "serve", "slurm-shims"),
-    *("subsystem delete", "token revoke", "top", "verify", "version"),
+    *("subsystem delete", "token revoke", "top", "verify", "up", "down"),
 }
 
 
@@ -220,7 +220,7 @@ def test_every_example_runs(shell: Shell, place: dict[str, str]) -> None:
             continue
         if path == "db restore":
             store = {"RAINBOW_DATABASE": f"sqlite:///{shell.folder / 'other.db'}"}
-        admin = ADMIN if path.split()[0] in ("account", "qos", "audit", "model") else ""
+        admin = ADMIN if path.split()[0] in ("account", "qos", "audit", "model", "config") else ""
         if path == "config init":
             Path("rainbow.yaml").unlink()
         own = store if path.startswith("db ") else {}
