@@ -282,14 +282,6 @@ class Client(WaitVerbs, JobVerbs, Figures):
         found = self._object("GET", self._job(job_id), query=given(limit=limit, after=after))
         return found if limit is not None or after is not None else self._whole(found)
 
-    def jobspec(self, job_id: str) -> dict[str, Any]:
-        """Show what was submitted: {"jobspec": text or mapping, "environment_hidden"}."""
-        return self._object("GET", self._job(job_id, "jobspec"))
-
-    def script(self, job_id: str) -> dict[str, Any]:
-        """Show the batch script of a job: {"script", "environment_hidden"}; NotFound if it has none."""
-        return self._object("GET", self._job(job_id, "script"))
-
     def eta(self, job_id: str) -> dict[str, Any]:
         """Say when a job is expected to start and end, with a band, and what is ahead of it."""
         return self._object("GET", self._job(job_id, "eta"))

@@ -17,7 +17,7 @@ IN_PATH = re.compile(r"(?!\.{1,2}$)[^/:]+(:\d+)?")  # the names of jobs that a p
 
 
 class JobVerbs:
-    """The methods of a client that find a job by a text, and that change jobs."""
+    """The methods of a client that find a job by a text, show what was submitted, and change jobs."""
 
     _calls: Calls
 
@@ -38,29 +38,37 @@ class JobVerbs:
             job = self.find_job(job)["id"]
         return path("jobs", job, *below)
 
+    def jobspec(self, job_id: str) -> dict[str, Any]:
+        """Show what was submitted: {"jobspec": text or mapping, "environment_hidden"}."""
+        return self._answered("GET", self._job(job_id, "jobspec"))
+
+    def script(self, job_id: str) -> dict[str, Any]:
+        """Show the batch script of a job: {"script", "environment_hidden"}; NotFound if it has none."""
+        return self._answered("GET", self._job(job_id, "script"))
+
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job. Of one with very many tasks the last ones may still be canceled after this."""
-        return self._changed("DELETE", self._job(job_id))
+        return self._answered("DELETE", self._job(job_id))
 
     def suspend(self, job_id: str) -> dict[str, Any]:
         """Stop in place what runs of a job, and start nothing of it."""
-        return self._changed("POST", self._job(job_id) + ":suspend")
+        return self._answered("POST", self._job(job_id) + ":suspend")
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Resume a suspended job."""
-        return self._changed("POST", self._job(job_id) + ":resume")
+        return self._answered("POST", self._job(job_id) + ":resume")
 
     def hold(self, job_id: str) -> dict[str, Any]:
         """Start nothing more of a job; what runs is left alone."""
-        return self._changed("POST", self._job(job_id) + ":hold")
+        return self._answered("POST", self._job(job_id) + ":hold")
 
     def release(self, job_id: str) -> dict[str, Any]:
         """Let a held job start."""
-        return self._changed("POST", self._job(job_id) + ":release")
+        return self._answered("POST", self._job(job_id) + ":release")
 
     def requeue(self, job_id: str) -> dict[str, Any]:
         """Stop what runs of a job, and let it wait to start again."""
-        return self._changed("POST", self._job(job_id) + ":requeue")
+        return self._answered("POST", self._job(job_id) + ":requeue")
 
     def update(self, job_id: str, **changes: Any) -> dict[str, Any]:
         """Change `time_limit` (seconds), `nodes`, `without`, `cluster`, `priority`, `name`; `held=True` holds it."""
@@ -84,5 +92,5 @@ class JobVerbs:
         address = f"/v1/jobs:{verb}"
         return cast("dict[str, Any]", self._calls.call("POST", address, body, patience=MANY_SECONDS))
 
-    def _changed(self, method: str, address: str) -> dict[str, Any]:
+    def _answered(self, method: str, address: str) -> dict[str, Any]:
         return cast("dict[str, Any]", self._calls.call(method, address))
