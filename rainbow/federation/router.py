@@ -392,8 +392,7 @@ MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "jobs.counts": lambda router, asked: router._all(asked, merge.counts),
     "tokens.mint": Router._mint,
     "tokens.listing": Router._tokens,
-    "tokens.rotate": Router._of_token,
-    "tokens.revoke": Router._of_token,
+    **dict.fromkeys(("tokens.rotate", "tokens.revoke"), Router._of_token),
 }
 
 
