@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections import Counter
+
+import pytest
 
 from rainbow.errors import RainbowError
 from rainbow.graph import read_cluster
 from rainbow.graph.sources.slurm import read_slurm
+from rainbow.jobspec.sbatch import read_call
 from rainbow.matching import match
-from tests.sites.site_scripts import CASES, SITES, clusters, judge, read, recorded
+from tests.sites.sbatch_reading import plain, read_by_sbatch, written
+from tests.sites.site_scripts import CASES, SITES, clusters, controllers, judge, read, recorded
+from tests.support import services
 
 
 def test_recorded_answers_are_told_as_slurm_tells_them() -> None:
@@ -64,3 +71,19 @@ def test_no_job_demands_more_gpus_than_its_script_asks() -> None:
                     name,
                     verdict,
                 )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a controller of Slurm is started as root")
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.soak)])
+def test_scripts_are_read_as_sbatch_reads_them_option_by_option(count: int) -> None:
+    services.require("Slurm")
+    rng, judged = random.Random(count), 0
+    with controllers(("oak",)) as confs:
+        for _ in range(count):
+            text = written(rng)
+            theirs = read_by_sbatch(text, confs["oak"])
+            if theirs is None:  # what contradicts itself sbatch refuses when it is read, Rainbow when it is made
+                continue
+            judged += 1
+            assert plain(read_call(text).options) == plain(theirs), text
+    assert judged > 0.8 * count

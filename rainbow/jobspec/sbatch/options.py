@@ -68,7 +68,7 @@ _SITE = """
     distribution/m sockets-per-node cores-per-socket threads-per-core extra-node-info/B core-spec/S thread-spec
     gpu-bind gpu-freq gres-flags cluster-constraint overcommit/O! oversubscribe/s! spread-job!
     use-min-nodes! no-kill/k? profile propagate? cpu-freq delay-boot mcs-label container acctg-freq bb bbf
-    hint mem-bind kill-on-invalid-dep ntasks-per-board thread-per-core tres-per-task get-user-env?
+    hint mem-bind kill-on-invalid-dep wait-all-nodes ntasks-per-board thread-per-core tres-per-task get-user-env?
 """
 _CALL = "parsable! wait/W! quiet/Q! verbose/v! test-only! wrap ignore-pbs! help/h! version/V! usage! clusters/M"
 WHY_NOT = {

@@ -27,7 +27,11 @@ from rainbow.text import meant
 MARK = "#SBATCH"
 OTHERS = ("#PBS", "#BSUB", "#FLUX:", "#flux:", "#$ -", "#COBALT", "#PJM")
 SPLITS = ("hetjob", "packjob")
-_ALONE = ({"mem", "mem-per-cpu", "mem-per-gpu"}, {"requeue", "no-requeue"})  # the last one is meant
+_ALONE = (  # of each group the last one is meant
+    {"mem", "mem-per-cpu", "mem-per-gpu"},
+    {"requeue", "no-requeue"},
+    {"exclusive", "oversubscribe"},
+)
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
 Options = dict[str, str]
 
