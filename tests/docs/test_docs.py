@@ -23,6 +23,7 @@ from rainbow.selection import selectors
 from rainbow.service import Limits, Settings, settings_of
 from rainbow.service.core.settings import ADMISSION, NUMBERS, SCHEDULER, Server
 from rainbow.state_machine import JobState, TaskState, WorkerState
+from tests.support.pages import commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -134,12 +135,9 @@ def test_every_plug_in_is_named_in_the_documentation(name):
 
 
 def test_every_command_of_the_readme_exists():
-    used = set(
-        re.findall(
-            r"rainbow ([a-z]+)",
-            "\n".join(re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)),
-        )
-    )
+    used = {
+        words.split()[1] for words, _ in commands((ROOT / "README.md").read_text()) if words.startswith("rainbow ")
+    }
     assert used
     assert used <= set(main.commands)
 
@@ -147,23 +145,25 @@ def test_every_command_of_the_readme_exists():
 def test_every_kind_of_event_is_documented():
     page = (ROOT / "docs" / "reference-http.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "rainbow").rglob("*.py"))
-    kinds = set(re.findall(r'events\.add(?:_all)?\(connection, [^"]*?"(\w+)"', code))
+    kinds = set(re.findall(r'events\.add(?:_all)?\(connection, [^"]*?(?<!\[)"(\w+)"', code))
     assert kinds == set(re.findall(r"^\| `(\w+)` \|", page.split("## Events")[1].split("##")[0], re.M))
 
 
-def blocks(page):
-    """Yield every command of a page that asks for no server, with what it prints."""
-    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.S):
-        command, _, output = block.partition("\n")
-        if command.startswith("$ rainbow match ") and "--graph graphs" in command:
-            yield command.removeprefix("$ rainbow ").split(), output
+def offline(page, *begins):
+    """Return the commands of a page that begin so and ask no server, with what they print."""
+    found = [(command.removeprefix("rainbow "), output) for command, output in commands(page.read_text())]
+    return [
+        (command.split(), output)
+        for command, output in found
+        if command.startswith(begins) and ("--graph graphs" in command or not command.startswith("match"))
+    ]
 
 
 def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
     # on a busy machine the time for explaining may end first: let it not pass
     monkeypatch.setattr("rainbow.cli.commands.match.time", SimpleNamespace(monotonic=lambda: 0.0))
-    shown = list(blocks(ROOT / "docs" / "why.md"))
+    shown = offline(ROOT / "docs" / "why.md", "match")
     assert len(shown) == 4
     for command, output in shown:
         result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
@@ -172,12 +172,9 @@ def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
 
 def test_commands_of_selection_print_what_it_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
-    found = re.findall(r"```console\n\$ rainbow (.*?)\n(.*?)```", (ROOT / "docs/selection.md").read_text(), re.S)
-    offline = [
-        (command.split(), output) for command, output in found if command.startswith(("policy", "config check"))
-    ]
-    assert len(offline) == 5
-    for command, output in offline:
+    shown = offline(ROOT / "docs" / "selection.md", "policy", "config check")
+    assert len(shown) == 5
+    for command, output in shown:
         result = CliRunner().invoke(main, command, env={"COLUMNS": "110", "NO_COLOR": "1"})
         assert [line.rstrip() for line in result.output.rstrip().splitlines()] == output.rstrip().splitlines(), (
             command
@@ -223,7 +220,8 @@ def test_glossary_is_in_order_and_has_every_state():
 
 def test_graphs_of_the_format_page_are_read_and_every_key_that_is_read_is_on_it():
     page = (ROOT / "docs" / "graph-format.md").read_text()
-    cluster, software = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.S))
+    blocks = re.findall(r"```json\n(.*?)```", page, re.S) + re.findall(r"<<'EOF'\n(.*?)^EOF", page, re.S | re.M)
+    software, cluster = map(json.loads, blocks)
     read = rainbow.read_cluster(cluster).with_subsystem("spack", software)
     assert repr(read) == "<Cluster finch: 32 core, 128 memory, 4 node; subsystems spack>"
     job = "{resources: {a: {type: node, replicas: 4, requires: [{name: spack, field: name, match: gcc}]}}}"

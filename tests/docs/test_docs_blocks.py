@@ -28,6 +28,9 @@ from tests.support.settings_documents import read_settings
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DATA = re.compile(
+    r"^```(yaml|json|toml)\n(.*?)^```|^cat > \S+\.(?:yaml|json|toml) <<'EOF'\n(.*?)^EOF", re.MULTILINE | re.DOTALL
+)
 ANY = {"resources": {"work": {"type": "core"}}, "tasks": [{"command": ["true"], "resources": "work"}]}
 
 
@@ -44,6 +47,15 @@ def jobspec(text: str) -> None:
         raise NotRead(read.warnings)
 
 
+def for_slurm(text: str) -> None:
+    """Read a jobspec without a warning but that other clusters ignore its words for Slurm."""
+    warnings = rainbow.parse_jobspec(text).warnings
+    if others := [
+        one for one in warnings if not re.search(r"only (resource managers|clusters) .*[Ss]lurm", str(one))
+    ]:
+        raise NotRead(others)
+
+
 def dependencies(text: str) -> None:
     """Read entries of attributes.system."""
     jobspec(yaml.safe_dump({"attributes": {"system": yaml.safe_load(text)}}))
@@ -58,6 +70,19 @@ def config(text: str) -> None:
 def settings(policy: str) -> Callable[[str], None]:
     """Return the reader of a policy's settings."""
     return lambda text: void(read_settings(text, policies.get(policy).check))
+
+
+def simulated(text: str) -> None:
+    """Read what `rainbow policy simulate` compares."""
+    given = yaml.safe_load(text)
+    if not set(given) <= {"policy", "settings"}:
+        raise NotRead(given)
+    settings(given["policy"])(yaml.safe_dump(given.get("settings", {})))
+
+
+def graph(text: str) -> None:
+    """Read a cluster's graph."""
+    rainbow.read_cluster(json.loads(text))
 
 
 def users(text: str) -> None:
@@ -113,26 +138,30 @@ def api() -> Mapping[str, Any]:
 
 # The reader of each block, page by page; graph-format.md and plugins.md have tests of their own.
 READERS: Mapping[str, list[Callable[[str], None]]] = {
+    "certificates.md": [graph, jobspec],
     "choose-by-time.md": [config],
     "run-models.md": [config],
     "coming-from-others.md": [jobspec],
     "dependencies.md": [jobspec, dependencies],
     "fair-share.md": [settings("fair_share"), jobspec],
+    "first-department.md": [config],
     "importing.md": [entry_points],
+    "joining.md": [jobspec],
     "jobspec.md": [jobspec] * 10,
     "load-based.md": [settings("load_based")],
     "metrics.md": [prometheus, prometheus],
-    "priority.md": [settings("priority")],
+    "priority.md": [settings("priority"), settings("priority")],
     "reference-agent.md": [received],
     "selection.md": [config],
-    "slurm.md": [users],
+    "simulating.md": [simulated] * 3,
+    "slurm.md": [for_slurm, jobspec, users],
 }
 ELSEWHERE = {"graph-format.md", "plugins.md"}
 
 
 def blocks(page: str) -> list[str]:
-    """Return the blocks of data on a page."""
-    return [text for kind, text in BLOCK.findall(PAGES[page].read_text()) if kind in ("yaml", "json", "toml")]
+    """Return the blocks of data on a page, and the files of data that it makes."""
+    return [data or file for _, data, file in DATA.findall(PAGES[page].read_text())]
 
 
 CASES = [
@@ -145,7 +174,7 @@ CASES = [
 def test_every_block_of_data_has_a_reader() -> None:
     assert {page for page in PAGES if blocks(page)} == READERS.keys() | ELSEWHERE
     kinds = {kind for page in PAGES.values() for kind, _ in BLOCK.findall(page.read_text())}
-    assert kinds <= {"yaml", "json", "toml", "console", "python", "text", "sh", "nginx"}
+    assert kinds <= {"yaml", "json", "toml", "python", "text", "sh", "nginx"}
 
 
 @pytest.mark.parametrize(("reader", "text"), CASES)

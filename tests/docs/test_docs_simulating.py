@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
-import re
 import shlex
+import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,12 @@ from rainbow.state_machine import JobState, Task, TaskState
 from rainbow.store import clusters, jobs, open_store, tasks
 from rainbow.store.clusters import ClusterRecord
 from rainbow.store.jobs import JobRecord
+from tests.support.pages import commands
 from tests.unit.scheduling.priority.test_priority_expression import workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulating.md"
 BEGIN = datetime(2026, 10, 1, tzinfo=UTC).timestamp()
-BLOCKS = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.S)
-COMMANDS = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(BLOCKS), re.M)
+COMMANDS = commands(PAGE.read_text())
 MACHINE = {
     "graph": {
         "nodes": {
@@ -93,9 +93,9 @@ def folder(tmp_path_factory):
         (there / "clusters" / name).mkdir(parents=True)
         text = str(MACHINE).replace("'", '"').replace("64", str(cores))
         (there / "clusters" / name / "cluster.json").write_text(text)
-    for command, text in COMMANDS:
+    for command, _ in COMMANDS:
         if command.startswith("cat "):
-            (there / command.removeprefix("cat ")).write_text(text)
+            subprocess.run(["bash", "-c", command], cwd=there, check=True)
     return there
 
 

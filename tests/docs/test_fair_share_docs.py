@@ -38,7 +38,7 @@ def test_every_setting_reason_and_order_of_the_page_exists_and_the_other_way_rou
 
 
 def test_example_settings_of_the_page_are_taken():
-    examples = re.findall(r"```yaml\n(quantum.*?)```", PAGE, re.S)
+    examples = re.findall(r"^cat > \S+\.yaml <<'EOF'\n(quantum.*?)^EOF", PAGE, re.S | re.M)
     assert examples
     for example in examples:
         assert read_settings(example, check_settings)["classes"]

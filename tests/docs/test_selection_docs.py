@@ -21,11 +21,10 @@ from rainbow.service.core.settings import read_config
 from tests.conftest import REGISTRATION, grid
 from tests.support.agent_sites import until
 from tests.support.live import http, url_of
-from tests.support.typed_pages import steady
+from tests.support.pages import commands, steady
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "selection.md").read_text()
-BLOCK = re.compile(r"```console\n\$ rainbow (.*?)\n(.*?)```", re.DOTALL)
 OFFLINE = ("policy", "config check")
 STATES = yaml.load((ROOT / "policies" / "founding-test.yaml").read_text(), yaml.CSafeLoader)["states"]
 STATES["bravo"]["nodes_free"] = 2
@@ -59,7 +58,8 @@ def test_commands_that_ask_a_server_print_what_is_shown(
     served: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    shown = [(command, output) for command, output in BLOCK.findall(PAGE) if not command.startswith(OFFLINE)]
+    typed = [(command.removeprefix("rainbow "), output) for command, output in commands(PAGE)]
+    shown = [(command, output) for command, output in typed if not command.startswith(OFFLINE)]
     assert [" ".join(command.split()[:2]) for command, _ in shown] == [
         *("submit --why", "config reload", "submit --why", "job why", "job replay")
     ]

@@ -20,7 +20,7 @@ def test_newcomer_arrives_by_the_page_alone(name: str) -> None:
     assert seconds <= journey.limit, printed
 
 
-def test_typed_are_the_commands_with_their_files_and_continued_lines() -> None:
-    page = "```console\n$ cat a.yaml\nx: 1\n$ rainbow a \\\n    b\nshown\n```\nwords\n```console\n$ rainbow c\n```\n"
-    assert newcomer.typed(page) == "cat > a.yaml <<'SHOWN'\nx: 1\nSHOWN\nrainbow a \\\n    b\nrainbow c"
-    assert newcomer.typed(page, until="$ rainbow c").endswith("    b")
+def test_typed_are_the_commands_up_to_one() -> None:
+    page = "```sh\nrainbow a \\\n    b\n```\nwords\n```sh\nrainbow c\nrainbow d\n```\n"
+    assert newcomer.typed(page) == "rainbow a \\\n    b\nrainbow c\nrainbow d"
+    assert newcomer.typed(page, until="rainbow d").endswith("rainbow c")

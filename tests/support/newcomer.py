@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.test_docs_readme import environment
+from tests.support.pages import commands, environment
 from tests.support.slurm import Slurm, slurm
 
 ROOT = Path(__file__).parents[2]
@@ -60,22 +60,20 @@ class Journey:
 
 
 def typed(text: str, *, until: str = "") -> str:
-    """Return the commands of a page's console blocks with the lines they continue in; a shown file is written."""
-    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.S))
-    blocks = blocks.partition(until)[0] if until else blocks
-    blocks = re.sub(r"^\$ cat (\S+)\n((?:(?!\$ ).*\n)*)", r"$ cat > \1 <<'SHOWN'\n\2SHOWN\n", blocks, flags=re.M)
-    commands = re.findall(r"^\$ (.*<<'SHOWN'\n(?:.*\n)*?SHOWN|(?:.*\\\n)*.*)", blocks, re.M)
-    return "\n".join(commands)
+    """Return the commands of a page's blocks up to the one that begins so."""
+    found = [command for command, _ in commands(text)]
+    end = next((k for k, command in enumerate(found) if until and command.startswith(until)), len(found))
+    return "\n".join(found[:end])
 
 
 def first_job(page: str) -> str:
     """Type the README up to the first job's answer."""
-    return typed(page.partition("## Use it from Python")[0], until="$ kill")
+    return typed(page.partition("## Use it from Python")[0], until="kill")
 
 
 def script_to_output(page: str) -> str:
     """Submit the day's script, and read what its failed element wrote."""
-    said = typed(page, until="$ rainbow jobs")
+    said = typed(page, until="rainbow jobs")
     said = said.replace(
         "rainbow sbatch sweep.sh", "rainbow sbatch sweep.sh | tee submitted; sweep=$(awk '{print $4}' submitted)"
     )
@@ -85,7 +83,7 @@ def script_to_output(page: str) -> str:
 
 def joined(page: str) -> str:
     """Start the agent on Slurm, and run a job through it."""
-    said = typed(page, until="$ squeue")
+    said = typed(page, until="squeue")
     return said.replace(
         " shared/rainbow &", " shared/rainbow > agent.log 2>&1 &\nuntil grep started agent.log; do sleep 0.2; done"
     )
@@ -93,12 +91,10 @@ def joined(page: str) -> str:
 
 def shares(page: str) -> str:
     """Set the shares, then let both teams ask for more than there is."""
-    [settings] = re.findall(r"```yaml\n(classes:.*?)```", page, re.S)[:1]
     many = 'LOGNAME={} rainbow sbatch --array=0-99 --ntasks=1 --wrap "sleep 5"'
     asked = "\n".join(many.format(who) for who in ("b-bob", "a-ann"))
     shown = "rainbow scheduler show oak | tee shown | grep -E '^team-a +70 +7 ' && grep -E '^team-b +30 +3 ' shown"
-    written = f"cat > shares.yaml <<'SHOWN'\n{settings}SHOWN\n{typed(page)}"
-    return f"{written}\n{asked}\nuntil {shown}; do sleep 0.5; done"
+    return f"{typed(page)}\n{asked}\nuntil {shown}; do sleep 0.5; done"
 
 
 def notebook(page: str) -> str:

@@ -486,7 +486,7 @@ class Mirror:
             return job.waits_held()
         if job.order and not job.startable:
             return job.waits_for_its_own()
-        return job.awaits_itself() if job.order else job.rests()
+        return job.awaits_itself() if job.order else job.rests() if job.resting else None
 
     def gang_of(self, task: str) -> GangView | None:
         """Return the gang that waits with a task in it."""

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 from rainbow.service.live_state.mirror import Mirrors, mirrored
 from rainbow.service.scheduler.step import step
@@ -88,3 +89,15 @@ def test_who_waits_for_a_mirror_that_is_thrown_away_gets_the_next_one(service, c
         raise ZeroDivisionError
     waiting.join(10)
     assert found == [True]
+
+
+def test_job_whose_tasks_all_have_a_place_waits_for_nothing(api, service, cluster):
+    """A reader may ask between the step that places the last task and the one that forgets the job."""
+    Agent(api, cluster["secret"]).say("heartbeat")
+    switch(api, cluster, "priority")
+    placed = submit(api, cluster, 2)
+    assert step(service, "one")
+    with mirrored(service, service.catalogue["one"]) as mirror:
+        job = mirror.jobs[placed]
+        job.order, job.record = type(job.order)((), {}), replace(job.record, id="placed")
+        assert mirror.wait_of(job) is None

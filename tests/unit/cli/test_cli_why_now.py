@@ -12,6 +12,7 @@ from rainbow.cli import session
 from rainbow.client import Client
 from tests.conftest import REGISTRATION, grid, jobspec
 from tests.support.live import agent_of
+from tests.support.pages import commands
 from tests.support.shell import Shell, server, shell
 
 __all__ = ["server", "shell"]  # fixtures
@@ -64,9 +65,7 @@ def test_a_user_who_waits_reads_for_whom_the_cores_are_kept_and_what_would_start
         assert why["now"]["free"]["core"] == 4
         assert [one["for"]["name"] for one in why["now"]["kept"]] == ["genome-align-48"]
         shown = shell("job", "why", jobs[2]).stdout.splitlines()
-        page = PAGE.read_text().split("```console\n", 1)[1].split("```", 1)[0].splitlines()
-        told = page[page.index("$ rainbow job why cleanup") + 1 :]
-        told = told[: next((k for k, line in enumerate(told) if line.startswith("$")), len(told))]
+        told = dict(commands(PAGE.read_text()))["rainbow job why cleanup"].splitlines()
         assert [plain(line) for line in shown[: len(told)]] == [plain(line) for line in told]
     finally:
         for job in jobs:
