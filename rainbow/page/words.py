@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -184,7 +185,17 @@ def percent(part: float) -> str:
     return f"{min(99, max(1, round(100 * part)))} %"
 
 
+def setting(value: Any) -> str:
+    """Return a setting as the page of changes shows it.
+
+    >>> setting(None), setting({"b": 1, "a": [2]}), setting("x")
+    ('–', '{"a": [2], "b": 1}', 'x')
+    """
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
 FILTERS = {
+    "setting": setting,
     "lines": lines,
     "clean": clean,
     "output": output,

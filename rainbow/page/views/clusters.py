@@ -168,7 +168,10 @@ def _plan(name: str) -> dict[str, Any]:
 
 def _settings(name: str) -> dict[str, Any]:
     told = monitoring.show(service(), who(), name)
-    return {"told": told, "changes": scheduling_settings.changed(service(), who(), name)[:PAGE]}
+    rows = scheduling_settings.changed(service(), who(), name)
+    switched = {one["changed_at"] for one in rows if one["what"] == "policy"}
+    own = [one for one in rows if one["what"] == "policy" or one["changed_at"] not in switched]
+    return {"told": told, "changes": own[:PAGE]}  # a new policy's settings are all its own: it is one row
 
 
 _PARTS = {

@@ -6,21 +6,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import yaml
 from flask import redirect, request
 
 from rainbow.errors import RainbowError, RequestError
+from rainbow.jobspec.times import seconds_of
 from rainbow.page.frame import guarded, page, render, service, shared, who
 from rainbow.service.jobs import lifecycle, names, verbs
-from rainbow.service.queries import fleet, forecasts
+from rainbow.service.queries import definition, fleet, forecasts
 from rainbow.service.queries import jobs as job_queries
 from rainbow.store.jobs import PENDING
 from rainbow.store.pages import COUNTED
+from rainbow.text import rfc3339
 
-PAGE = 50  # jobs
+PAGE = 25  # jobs
 MOST_CLUSTERS = 50  # of a decision, unless all are asked for
 MOST_TASKS = 50
 MOST_TOGETHER = 200  # jobs that one form cancels
-FILTERS = ("state", "cluster", "requestor", "reason", "sort")
+MOST_SQUARES = 2_000  # elements of an array that are drawn one by one
+ROW = 50  # of them in a row
+LONGEST_JOBSPEC = 20_000  # characters that are shown
+FILTERS = ("state", "cluster", "requestor", "reason", "name", "account", "since", "sort")
+WORDS = {"user": "requestor", **{key: key for key in FILTERS if key not in ("sort", "since")}}  # of the search box
 VERBS = ("cancel", "suspend", "resume", "hold", "release")
 Document = Mapping[str, Any]
 
@@ -35,13 +42,47 @@ def asked() -> dict[str, str]:
 @shared
 def jobs() -> Any:
     """List jobs."""
-    asks = asked()
+    search = request.args.get("q", "").strip()[:LONGEST_SEARCH]
+    if search and (one := _one(search)) is not None:
+        return redirect(f"/jobs/{one}", 303)
+    asks = asked() | _searched(search)
     chosen = job_queries.job_filter(who(), asks, request.args.get("cursor") or None, PAGE + 1)
     found = job_queries.listing(service(), who(), chosen)
     more = found[PAGE - 1]["id"] if len(found) > PAGE else None
     counts = {by: fleet.job_counts(service(), who(), by) for by in COUNTED}
     following = f"/jobs?{urlencode({**asks, 'cursor': more})}" if more else None
-    return render("jobs.html", here="jobs", jobs=found[:PAGE], counts=counts, asks=asks, following=following)
+    return render(
+        "jobs.html", here="jobs", jobs=found[:PAGE], counts=counts, asks=asks, following=following, search=search
+    )
+
+
+LONGEST_SEARCH = 300  # characters
+
+
+def _one(search: str) -> str | None:
+    """Return the one job that a search names, as a command would name it."""
+    with service().store.read() as connection:
+        rows = names.matches(connection, who(), search) if ":" not in search or search.count(":") == 1 else []
+    return rows[0].job if len(rows) == 1 else None
+
+
+def _searched(search: str) -> dict[str, str]:
+    """Read `user:bob state:failed since:2h` and words of a name; an empty value leaves its filter open."""
+    asks: dict[str, str] = {}
+    for word in search.split():
+        key, sign, value = word.partition(":")
+        if not sign:
+            asks["name"] = f"{asks['name']}*{word}*".replace("**", "*") if "name" in asks else f"*{word}*"
+        elif key == "since":
+            seconds = seconds_of(value, plain=3600)
+            if value and seconds is None:
+                raise RequestError(f"since:{value[:40]} is no duration; write since:2h", pointer="/q")
+            asks |= {"since": rfc3339(service().clock() - (seconds or 0.0)) or ""} if value else {}
+        elif key not in WORDS:
+            raise RequestError(f"no filter is named {key[:40]}; there are: {', '.join(WORDS)}, since", pointer="/q")
+        elif value:
+            asks[WORDS[key]] = value
+    return asks
 
 
 @page.get("/jobs/<id:job_id>")
@@ -58,7 +99,44 @@ def job(job_id: str) -> Any:
     picture = drawn(told["decision"], MOST_CLUSTERS if "all" not in request.args else None)
     may = _may(whole, shown["state"])
     found: dict[str, Any] = {"job": shown, "why": told, "eta": _eta(whole), "picture": picture, "may": may}
+    bad = shown.get("failed", []) if begin is None else []
+    rest = [task for task in shown["tasks"] if task["id"] not in {one["id"] for one in bad}]
+    found |= {"failed_first": [*bad, *rest]}
+    found |= {"squares": _squares(whole, shown), "row": ROW, "submitted": _submitted(whole)}
     return render("job.html", here="jobs", watch=shown["cluster"], **found)
+
+
+def _squares(whole: str, shown: Document) -> list[dict[str, Any]]:
+    """Return the elements of an array to be drawn, each with where it is in the drawing and what it is called."""
+    if "array" not in shown or sum(shown["counts"].values()) > MOST_SQUARES:
+        return []
+    tasks = job_queries.show(service(), who(), whole, None, MOST_SQUARES)["tasks"]
+    return [
+        {
+            "x": 14 * (place % ROW),
+            "y": 14 * (place // ROW),
+            "after": task["index"] - 1,
+            "state": task["state"],
+            "label": _label(task),
+        }
+        for place, task in enumerate(tasks)
+    ]
+
+
+def _label(task: Document) -> str:
+    code = f", exit code {task['exit_code']}" if task["exit_code"] else ""
+    return f"element {str(task.get('element', task['index'])).rpartition('_')[2]}: {task['state'].lower()}{code}"
+
+
+def _submitted(whole: str) -> str:
+    """Return the jobspec as text, as much of it as a page shows."""
+    document = definition.jobspec(service(), who(), whole)["jobspec"]
+    text = document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return (
+        text
+        if len(text) <= LONGEST_JOBSPEC
+        else f"{text[:LONGEST_JOBSPEC]}\n… rainbow job show --jobspec has all of it"
+    )
 
 
 def _eta(job_id: str) -> Document | None:

@@ -200,13 +200,13 @@ def test_a_decision_among_many_clusters_is_shown_in_part_and_whole_on_request(ap
 
 
 def test_jobs_are_filtered_sorted_and_paged(api: Api, oak: Cluster) -> None:
-    ids = submit(api, oak.token, 60)
+    ids = submit(api, oak.token, 40)
     browser = Browser(api, oak.token)
     first = browser.get("/jobs?state=WAITING&sort=oldest&cluster=oak")
     rows = re.findall(r'data-key="(\w+)"', first)
-    assert rows == ids[:50]
+    assert rows == ids[:25]
     following = re.search(r'rel="next" href="([^"]+)"', first)[1].replace("&amp;", "&")  # type: ignore[index]
-    assert re.findall(r'data-key="(\w+)"', browser.get(following)) == ids[50:]
+    assert re.findall(r'data-key="(\w+)"', browser.get(following)) == ids[25:]
     assert "No job matches" in browser.get("/jobs?state=FAILED")
     assert "unknown job state" in browser.get("/jobs?state=NONE", 400)
     oldest = api.good("GET", "/v1/jobs?sort=oldest&limit=2", None, oak.token)["jobs"]
