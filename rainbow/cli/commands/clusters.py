@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -246,16 +247,43 @@ QUEUE_TITLES = ("QUEUE", "DEFAULT", "NODES", "STATE", "MAX TIME", "DEFAULT TIME"
 
 
 def _of_site(cluster: Cluster, document: dict[str, Any]) -> Iterator[str]:
-    """Yield the queues of a site in columns, and a line for what of its text is not in the graph."""
+    """Yield the queues of a site in columns, a line for what else was read of its text, and one for what was not."""
     queues = (cluster.site.queues or {}) if cluster.site else {}
     if cluster.site and cluster.site.default:
         rows = [QUEUE_TITLES, *(_queue_row(queue, cluster) for queue in queues.values())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             yield "  ".join(one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    if cluster.site and (read := ", ".join(_read(cluster))):
+        yield f"READ      {one_line(read)}"
     left = document["graph"].get("metadata", {}).get("import", {}).get("left_out", ())
     if told := "; ".join(f"{one['what']}: {one['why']}" for one in left):
         yield f"LEFT OUT  {one_line(told)}"
+
+
+COUNTED = {"cluster", "node", "core", "socket", "memory"}  # types of the first line, or that each node has
+
+
+def _read(cluster: Cluster) -> Iterator[str]:
+    """Yield what was read beside nodes and queues: features, devices by model, licenses, switches."""
+    outline, models = cluster.outline, dict[str, Counter[str]]()
+    levels = {outline.fields[entry].type for entry in outline.parents if entry > 0} - {cluster.worker_type, "socket"}
+    features = {name for fields in outline.fields for name in fields.properties if "=" not in name}
+    if features:
+        yield some(len(features), "feature")
+    for fields, many in zip(outline.fields, outline.many, strict=True):
+        if fields.type not in COUNTED | levels and not fields.unit:
+            model = str(fields.metadata.get("model", ""))
+            models.setdefault(fields.type, Counter())[model] += many * fields.size
+    for kind, counts in models.items():
+        yield f"{kind}: " + ", ".join(f"{count} {model}".strip() for model, count in sorted(counts.items()))
+    licenses = (cluster.site.licenses or {}) if cluster.site else {}
+    if licenses:
+        yield "licenses: " + ", ".join(f"{name} {one.count}" for name, one in licenses.items())
+    switches = Counter({kind: count for kind, count in cluster.totals.items() if kind.startswith("switch")})
+    yield from (some(cluster.totals[kind], kind) for kind in sorted(levels - switches.keys()))
+    if switches:
+        yield f"{some(switches.total(), 'switch', 'switches')} in {some(len(switches), 'level')}"
 
 
 def _queue_row(queue: Queue, cluster: Cluster) -> tuple[str, ...]:

@@ -93,6 +93,8 @@ def resolve(request: Request, cluster: Cluster, *, own_queues: bool = False) -> 
     if isinstance(found, Reason):
         return (Way(None, reason=found),)
     rooted = cluster_class_of(cluster, root_of(cluster))
+    if refusal := _of_models(request, rooted):
+        return (Way(None, reason=refusal),)
     request, unknown = _with_known(request, rooted, site)
     unknown = (*unknown, *_unknown(request, site))
     ways = [_way(one, admission, unknown, cluster, rooted) for admission in found for one in _of_same(request)]
@@ -154,7 +156,7 @@ def _too_few(
     )
     for words, part in parts:
         if part.within != "job" and not any(_has(kind, part, rooted.pools) for kind in workers):
-            text = f"none of {among} has {words}"
+            text = f"0 of {some(passing, cluster.worker_type)} have {words}"
             return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], part.type, part.count.min, 0)
     limit = f" ({most} at most for a job)" if most is not None else ""
     asked = ", ".join(words for words, _ in parts) + " together" * (len(parts) > 1)
@@ -270,6 +272,20 @@ def _of_qos(request: Request, site: Site) -> Reason | None:
         return None
     text = f"{in_time(duration)} requested, quality of service {request.qos} allows {in_time(limit)}"
     return Reason(Why.QUEUE_UNMET, text, "qos")
+
+
+def _of_models(request: Request, rooted: ClusterClass) -> Reason | None:
+    """Refuse a model that no vertex of a type is of, where the graph names the model of each."""
+    reasons = [_of_model(part, rooted) for forest in request.variants for tree in forest for part in tree.walk()]
+    return next(filter(None, reasons), None) if len(request.variants) == 1 else None
+
+
+def _of_model(part: Resource, rooted: ClusterClass) -> Reason | None:
+    model, models = model_of(part), {kind.model for kind in rooted.closure if kind.type == part.type}
+    if not model or not models or "" in models or model in models:
+        return None
+    text = f"no {part.type} has model {model:.60}; models here: {', '.join(sorted(models))[:200]}"
+    return Reason(Why.TYPE_MISSING, text, part.type, part.count.min, 0)
 
 
 def _of_hosts(request: Request, cluster: Cluster) -> Reason | None:

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from rainbow.cli import main
@@ -27,8 +28,9 @@ def test_command_writes_the_graph_and_says_what_is_in_it(tmp_path: Path) -> None
     result = run("slurm", CASES / "slurm-scontrol-23.11.json", "--name", "oak", "--out", out)
     assert result.exit_code == Exit.OK
     assert result.stdout == ""
-    first, left_out = result.stderr.splitlines()
+    first, read, left_out = result.stderr.splitlines()
     assert first == "oak: 8 nodes, 452 cores, 23 gpus, 5108001 MiB memory (1 node unavailable)"
+    assert read == "READ      4 features, gpu: 21 a100, 2 h100, nvme: 2, bandwidth: 2048"
     assert left_out.startswith("LEFT OUT  limits of queues: not in this text (scontrol show partition); QOS: ")
     assert read_cluster(json.loads(out.read_text())).name == "oak"
 
@@ -38,6 +40,7 @@ def test_command_reads_stdin_and_writes_stdout() -> None:
     assert read_cluster(json.loads(result.stdout)).totals["gpu"] == 8
     assert result.stderr == (
         "cluster: 4 nodes, 113 cores, 8 gpus, 1249491 MiB memory (2 nodes unavailable, 1 node left out)\n"
+        "READ      1 feature, pods: 232, gpu: 8 NVIDIA-A100-SXM4-40GB, vpc.amazonaws.com/efa: 4, 2 zones\n"
         "LEFT OUT  node cp-1: it is tainted as control plane\n"
     )
 
@@ -103,3 +106,55 @@ def test_command_refuses_metadata_too_deep_to_write() -> None:
     result = run("flux-r", "-", stdin=text)
     assert result.exit_code in (Exit.OK, Exit.ERROR)
     assert "set RAINBOW_DEBUG=1 for a traceback and please report it" not in result.stderr
+
+
+DAY = """\
+$ import oak
+oak: 11 nodes, 384 cores, 8 gpus, 2536000 MiB memory
+QUEUE  DEFAULT  NODES  STATE     MAX TIME  DEFAULT TIME  MAX NODES  ACCESS
+batch  yes      9      up        2d        1h            6
+long            4      up        14d       1h            -
+gpu             2      up        1d        1h            -
+debug           2      up        30m       10m           1
+old             2      inactive  1d        -             -
+staff           9      up        2d        -             -          groups: staff
+READ      7 features, gpu: 8 a100, nvme: 4, licenses: ansys 10, matlab 4, 4 switches in 2 levels
+LEFT OUT  QOS: not in this text (sacctmgr show qos -P); PriorityTier, GraceTime: no part of matching
+$ match -p gpu --gres=gpu:h100:1
+CLUSTER  MATCHES    WHY
+elm      no         queue gpu: 0 of 3 nodes have 1 gpu with model h100; queue gpu-h100 would match
+oak      no         no gpu has model h100; models here: a100
+yew      undecided  queue gpu: the graph names no queues; gpu with model h100: the graph names no model of a gpu
+$ match -N 1 -n 8 --gres=gpu:1
+CLUSTER  MATCHES  WHY
+oak      no       queue batch (default): 0 of 9 nodes have 1 gpu; queue gpu would match
+$ match -p gpu -N 1 -n 8 --gres=gpu:1
+CLUSTER  MATCHES  WHY
+oak      yes      fits 8 times, using nodes 1, cores 8, gpus 1 each time
+"""
+
+
+def test_a_script_is_matched_by_what_it_says_at_each_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day of somebody who has batch scripts and several clusters."""
+    monkeypatch.chdir(tmp_path)
+    sites = Path(__file__).parents[2] / "cases" / "scripts" / "sites"
+    runner, shown = CliRunner(), []
+    imports = [("oak", "slurm", str(sites / "oak.txt")), ("elm", "slurm", str(sites / "elm.txt"))]
+    for name, source, file in imports:
+        told = runner.invoke(main, ["cluster", "import", source, file, "--name", name, "--out", f"{name}.json"])
+        assert told.exit_code == 0, told.output
+        shown += ["$ import oak", *told.output.splitlines()] if name == "oak" else []
+    yew = {"c": "cluster", "n": "node", "k": "core", "g": "gpu"}
+    edges = [{"source": one, "target": other} for one, other in ("cn", "nk", "ng")]
+    nodes = {key: {"metadata": {"type": kind}} for key, kind in yew.items()}
+    Path("yew.json").write_text(json.dumps({"graph": {"nodes": nodes, "edges": edges}, "name": "yew"}))
+    for words, names in (
+        ("-p gpu --gres=gpu:h100:1", ("oak", "elm", "yew")),
+        ("-N 1 -n 8 --gres=gpu:1", ("oak",)),
+        ("-p gpu -N 1 -n 8 --gres=gpu:1", ("oak",)),
+    ):
+        Path("job.sh").write_text(f"#!/bin/bash\n#SBATCH {words}\ntrue\n")
+        graphs = [word for name in names for word in ("--graph", f"{name}.json")]
+        told = runner.invoke(main, ["match", "job.sh", *graphs])
+        shown += [f"$ match {words}", *(line.rstrip() for line in told.stdout.splitlines())]
+    assert shown == DAY.splitlines()
