@@ -30,6 +30,8 @@ LATEST = 100  # scores that bands and corrections are made of
 SOFTENED = 60.0  # seconds added to both waits of a score: a minute more or less is no error
 NEVER = "its policy does not start it as it is; see why with rainbow job why"
 STEP = 0.01  # by how much of its misses a band becomes wider or narrower with each score
+HELD = 0.7  # of the last bands that must have held before another one is shown
+WIDEST = 16.0  # times as long until the end of a band as until its beginning, a minute added
 MISSES = (0.02, 0.6)  # the least and the most that a band is drawn for
 BIASED = 0.1  # a median score from here on corrects what is expected
 
@@ -59,6 +61,58 @@ class Expected:
     how: str
     text: str = ""
     planned: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class TrackRecord:
+    """How the forecasts of a cluster have turned out: a band is shown where that has earned it.
+
+    `starts`: how many forecasts have turned out; `held`: of the last `bands`, at most 100; `history`: seconds since
+    the cluster was registered.
+    """
+
+    starts: int = 0
+    held: int = 0
+    bands: int = 0
+    history: float = 0.0
+
+    @property
+    def is_earned(self) -> bool:
+        """Whether enough starts were seen, and enough bands held."""
+        return self.starts >= FEWEST and self.held >= HELD * self.bands
+
+    @property
+    def text(self) -> str:
+        """Why no band is shown; "" where one may be.
+
+        >>> TrackRecord(history=1800.0).text, TrackRecord(12).text, TrackRecord(200, 52, 100).text
+        ('no forecast yet: 30 minutes of history', 'no forecast yet: 12 of 30 starts seen', \
+'no band: 52 of the last 100 held')
+        """
+        if self.is_earned:
+            return ""
+        if not self.starts:
+            return f"no forecast yet: {_span(self.history)} of history"
+        if self.starts < FEWEST:
+            return f"no forecast yet: {self.starts} of {FEWEST} starts seen"
+        return f"no band: {self.held} of the last {self.bands} held"
+
+    def shows(self, low: float, high: float, now: float) -> bool:
+        """Return whether a band is shown: it is earned, and narrow enough to say something."""
+        return self.is_earned and high - now <= WIDEST * (low - now + SOFTENED)
+
+
+def _span(seconds: float) -> str:
+    for unit, each in (("day", 86_400.0), ("hour", 3_600.0)):
+        if seconds >= 2 * each:
+            return f"{seconds // each:.0f} {unit}s"
+    return some(int(seconds // 60), "minute")
+
+
+def track_record(scores: Sequence[float], missed: Sequence[float], history: float = 0.0) -> TrackRecord:
+    """Return how forecasts have turned out, by their scores and by which of the last bands were missed."""
+    last = missed[-LATEST:]
+    return TrackRecord(len(scores), sum(not one for one in last), len(last), history)
 
 
 @dataclass(frozen=True, slots=True)

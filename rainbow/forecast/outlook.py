@@ -17,7 +17,15 @@ import numpy as np
 
 from rainbow.cache import LruCache, Same
 from rainbow.forecast.eta import Rooms, Rows, eta
-from rainbow.forecast.forecast import SOFTENED, Expected, Forecast, bias_of, spread
+from rainbow.forecast.forecast import (
+    SOFTENED,
+    Expected,
+    Forecast,
+    TrackRecord,
+    bias_of,
+    spread,
+    track_record,
+)
 from rainbow.forecast.lengths import COVER, quantiles
 from rainbow.forecast.room import Floats, Room
 from rainbow.scheduling import SlotsView
@@ -43,6 +51,12 @@ class ClusterForecast:
     scores: Sequence[float] = ()
     missed: Sequence[float] = ()
     ratios: Sequence[float] = ()
+    registered: float = 0.0  # when the cluster was
+
+    @property
+    def record(self) -> TrackRecord:
+        """How its forecasts have turned out."""
+        return track_record(self.scores, self.missed, self.at - self.registered)
 
     def expected(self, job: str) -> Expected | None:
         """Return when a job is expected."""

@@ -412,9 +412,7 @@ def _draw_eta(console: Console, found: Document) -> None:
     from rainbow.client.wait import ENDED
 
     by = [] if found["state"] in ENDED else [HOW[found["how"]]]
-    told["by"] = ": ".join([*by, *filter(None, [found["text"]])])
-    if found.get("typical") is False and found["how"] in ("ahead", "one-pass"):
-        told["band"] = "a guess, a factor of 4 either way: fewer than 30 forecasts of this cluster have turned out"
+    told["by"] = ": ".join([*by, *([found["text"]] if found["text"] and not told["start"] else [])])
     if before := found.get("ahead"):
         told["ahead"] = f"{some(before['jobs'], 'job')}, {before['core_hours']:g} core-hours"
     if (first := found.get("first")) and first["start"]:

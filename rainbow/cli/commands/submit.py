@@ -195,7 +195,7 @@ def draw_etas(console: Console, found: Mapping[str, Any]) -> None:
             one["cluster"],
             moment(one["start"], now),
             moment(one["finish"], now),
-            f"{moment(one['low'], now)} to {moment(one['high'], now)}" if one["finish"] else None,
+            f"{moment(one['low'], now)} to {moment(one['high'], now)}" if one["low"] else None,
             one["text"] or ("" if one["known"] else "by its totals: amounts do not say all it asks for"),
         )
         for one in found["candidates"]

@@ -152,7 +152,9 @@ def expected(eta: Document | None, now: float) -> str:
         return ""
     if eta["how"] == "running":
         return f"expected to end {moment(eta['end'], now)} as runs like it did, {age}"
-    start = seconds(eta["start"])
+    start, made = seconds(eta["start"]), seconds(eta.get("at"))
+    if start is not None and start <= now and made is not None and start > made:
+        return f"due {moment(eta['start'], now)}, {_ago(now - start)} late"
     if start is not None and start <= now:
         return f"expected to start now, {age}"
     return f"expected {moment(eta['start'], now)}, {band(eta, now)}, {age}"
@@ -165,7 +167,9 @@ def is_over(time: str | None, now: float) -> bool:
 
 
 def band(eta: Document, now: float) -> str:
-    """Say where 8 in 10 lie."""
+    """Say where 8 in 10 lie, or why that is not known."""
+    if eta["low"] is None:
+        return str(eta.get("text") or "no band")
     return f"8 in 10 between {moment(eta['low'], now)} and {moment(eta['high'], now)}"
 
 

@@ -40,7 +40,7 @@ def expectation(
     one = told.expected(record.id) if told else None
     if told is None or one is None or one.how == "unknown" or _is_held_up(one, record, wait):
         return None
-    return _document(one, told.at, now)
+    return _document(one, told, now)
 
 
 def _is_held_up(one: Expected, record: JobRecord, wait: Mapping[str, Any] | None) -> bool:
@@ -87,25 +87,38 @@ def whole(
     if one is not None and _is_held_up(one, record, wait):
         return {**found, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
     if one is not None and told is not None:
-        return {**found, **_document(one, told.at, now), **_behind(one, told), "first": first}
+        return {**found, **_document(one, told, now), **_behind(one, told), "first": first}
     if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
-        return {**found, **_kept(kept[1], now), "typical": None, "ahead": None, "first": first}
+        return {**found, **_kept(kept[1], now), "ahead": None, "first": first}
     return {**found, **_unknown(_why_unknown(service, record, told, wait)), "first": first}
 
 
-def _document(one: Expected, at: float, now: float) -> dict[str, Any]:
+def _document(one: Expected, told: ClusterForecast, now: float) -> dict[str, Any]:
+    times = band_shown(one, told)
+    earned = one.how == "running" or times["low"] is not None
+    why = "" if earned or one.how == "unknown" else told.record.text or "no band: too wide to say anything"
+    age = round(max(0.0, now - told.at), 3)
+    return {**_written(times, one.how, one.text or why, rfc3339(told.at), age), "earned": earned}
+
+
+def band_shown(one: Expected, told: ClusterForecast) -> dict[str, str | None]:
+    """Return the times of a job as they are shown: its band where the cluster's forecasts have earned one."""
     times = {key: rfc3339(getattr(one, key)) for key in TIMES}
-    return _written(times, one.how, one.text, rfc3339(at), round(max(0.0, now - at), 3))
+    shown = one.how == "running" or told.record.shows(one.low, one.high, told.at)
+    return times if shown else {**times, "low": None, "high": None}
 
 
 def _kept(said: Mapping[str, Any], now: float) -> dict[str, Any]:
+    shown = bool(said.get("shown"))
     times = {key: None if said[key] is None else rfc3339(said[key]) for key in TIMES}
-    return _written(times, said["how"], "", rfc3339(said["at"]), round(max(0.0, now - said["at"]), 3))
+    times |= {} if shown else dict.fromkeys(("low", "high"))
+    age = round(max(0.0, now - said["at"]), 3)
+    return {**_written(times, said["how"], "", rfc3339(said["at"]), age), "earned": shown}
 
 
 def _unknown(text: str) -> dict[str, Any]:
     nobody = _written(dict.fromkeys(TIMES), "unknown", text, None, None)
-    return {**nobody, "typical": None, "ahead": None}
+    return {**nobody, "earned": False, "ahead": None}
 
 
 def _written(
@@ -117,11 +130,11 @@ def _written(
 def _behind(one: Expected, told: ClusterForecast) -> dict[str, Any]:
     """Count what is expected to start before a job, without naming it."""
     if told.forecast is None or one.how in ("running", "unknown"):
-        return {"typical": told.forecast.typical if told.forecast else None, "ahead": None}
+        return {"ahead": None}
     jobs = told.forecast.jobs
     before = [job for job in told.work if job != one.job and jobs[job].start < one.start] if one.start < inf else []
     hours = round(sum(told.work[job] for job in before), 2)
-    return {"typical": told.forecast.typical, "ahead": {"jobs": len(before), "core_hours": hours}}
+    return {"ahead": {"jobs": len(before), "core_hours": hours}}
 
 
 def _why_unknown(

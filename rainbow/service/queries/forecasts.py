@@ -11,7 +11,7 @@ from rainbow.forecast.lengths import COVER, FEWEST, quantiles
 from rainbow.matching import verdict_to_json
 from rainbow.service.core.access import own_cluster
 from rainbow.service.core.service import NO_FORECASTS, Outlook
-from rainbow.service.jobs.expectation import whole
+from rainbow.service.jobs.expectation import band_shown, whole
 from rainbow.service.jobs.lifecycle import own_job
 from rainbow.service.placement.facts import facts_for
 from rainbow.service.placement.submit import prepare
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rainbow.forecast import Expected
-    from rainbow.forecast.outlook import Arriving
+    from rainbow.forecast.outlook import Arriving, ClusterForecast
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.service.placement.submission import Submission
@@ -57,6 +57,9 @@ def _rows(service: Service, made: Arriving) -> list[dict[str, Any]]:
     for row, name in enumerate(made.ids.values()):
         start, finish = float(made.found.start[row]), float(made.found.finish[row])
         known = finish < inf
+        low, high = float(made.found.low[row]), float(made.found.high[row])
+        told = made.outlook.of(service.catalogue[name].id, made.now) if name in service.catalogue else None
+        shown = known and told is not None and told.record.shows(low, high, made.now)
         rows.append(
             {
                 "cluster": name,
@@ -64,11 +67,11 @@ def _rows(service: Service, made: Arriving) -> list[dict[str, Any]]:
                 "wait": max(0.0, start - made.now) if known else None,
                 "start": rfc3339(start),
                 "finish": rfc3339(finish),
-                "low": rfc3339(float(made.found.low[row])) if known else None,
-                "high": rfc3339(float(made.found.high[row])) if known else None,
+                "low": rfc3339(low) if shown else None,
+                "high": rfc3339(high) if shown else None,
                 "length": float(made.found.seconds[row]) if known else None,
                 "age": float(made.found.age[row]) if known else None,
-                "text": "" if known else _why_not(service, name),
+                "text": _why_not(service, name) if not known else "" if shown or told is None else told.record.text,
             }
         )
     return rows
@@ -104,18 +107,17 @@ def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str 
         "age": round(max(0.0, now - told.at), 3) if told else None,
         "reached": rfc3339(made.reached) if made else None,
         "cut": made.cut if made else None,
-        "typical": made.typical if made else None,
+        "earned": told.record.is_earned if told else False,
         "cost": round(told.cost, 4) if told else None,
         "fault": fault or None,
         "room": told.room.told() if told and told.room else None,
-        "jobs": [_line(one) for one in page],
+        "jobs": [_line(one, told) for one in page] if told else [],
         "next": page[-1].job if begin + limit < len(ordered) else None,
     }
 
 
-def _line(one: Expected) -> dict[str, Any]:
-    times = {key: rfc3339(getattr(one, key)) for key in ("start", "end", "low", "high")}
-    return {"id": one.job, **times, "how": one.how, "text": one.text}
+def _line(one: Expected, told: ClusterForecast) -> dict[str, Any]:
+    return {"id": one.job, **band_shown(one, told), "how": one.how, "text": one.text}
 
 
 def accuracy(service: Service, who: Caller, name: str) -> dict[str, Any]:

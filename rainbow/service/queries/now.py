@@ -15,6 +15,7 @@ from rainbow.errors import TryLater
 from rainbow.plugins import PluginFault, UnknownPlugin
 from rainbow.scheduling.sooner import Change, Sooner, offered
 from rainbow.service.core.counters import count
+from rainbow.service.jobs.expectation import expectation
 from rainbow.service.jobs.jobspecs import reading_of
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.placement.facts import facts_for
@@ -47,6 +48,8 @@ def now_document(
     if record.state is not JobState.WAITING or wait is None or wait["plan"] is None:
         return None
     free, found = _tried(service, record, wait["plan"])
+    eta = expectation(service, who, record, wait) or {}
+    earned = bool(eta.get("earned"))
     elsewhere = _elsewhere(service, who, record) if wait["reason"] not in ITS_OWN else []
     return {
         **{key: wait[key] for key in ("plan", "at", "reason", "text")},
@@ -55,6 +58,12 @@ def now_document(
         "kept": [_block(row) for row in wait["facts"]["kept"]] if wait["reason"] == KEPT else [],
         "changes": [change_document(one) for one in offered([*found.changes, *elsewhere])],
         "searched": {"plans": found.plans, "complete": found.complete},
+        "start": {
+            "expected": eta["start"] if earned else None,
+            **{key: eta.get(key) for key in ("low", "high")},
+            "earned": earned,
+            "text": eta.get("text", ""),
+        },
     }
 
 

@@ -314,12 +314,14 @@ def _planned(
     ahead = sorted(ahead, key=lambda one: one.start)[: min(limit, 200)]
     with service.store.read() as connection:
         owners = {job.id: job for job in jobs.some(connection, [one.job for one in ahead])}
+    shown = {one.job for one in ahead if told.record.shows(one.low, one.high, told.at)}
     return [
         {
             "job": one.job,
             "name": owners[one.job].name,
             "requestor": owners[one.job].requestor,
-            **{key: _finite(getattr(one, key)) for key in ("start", "end", "low", "high")},
+            **{key: _finite(getattr(one, key)) for key in ("start", "end")},
+            **{key: _finite(getattr(one, key)) if one.job in shown else None for key in ("low", "high")},
         }
         for one in ahead
         if one.job in owners and who.speaks_for(record.id, owners[one.job].requestor)

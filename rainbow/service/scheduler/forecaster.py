@@ -33,7 +33,7 @@ from rainbow.service.placement.replacement import is_due
 from rainbow.service.scheduler.model_fits import fit_if_due
 from rainbow.service.scheduler.view import Frozen, take_snapshot
 from rainbow.state_machine import index_of
-from rainbow.store import statistics, workers
+from rainbow.store import clusters, statistics, workers
 
 if TYPE_CHECKING:
     from rainbow.jobspec import Request, Resource
@@ -230,6 +230,7 @@ class Forecaster:
             scores, missed, ratios = statistics.turned_out(connection, entry.id)
             first = statistics.unscored(connection, entry.id)
             began = statistics.starts(connection, first.keys() - waits)
+            cluster = clusters.get(connection, entry.id)
         fresh = {job: _scored(first[job], at) for job, at in began.items()}
         told = {job: (first[job]["at"], first[job]["planned"]) for job in sorted(first.keys() & waits)}
         late = {job: one for job, one in told.items() if one[1] < now}
@@ -249,7 +250,18 @@ class Forecaster:
         own = recent.get(Key(entry.id))
         work = {job.id: _core_hours(job, lengths, copy.cores) for job in copy.view.jobs if job.gangs}
         said = ClusterForecast(
-            now, made.room, made, "", 0.0, work, median(own) if own else inf, copy.limit, scores, missed, ratios
+            now,
+            made.room,
+            made,
+            "",
+            0.0,
+            work,
+            median(own) if own else inf,
+            copy.limit,
+            scores,
+            missed,
+            ratios,
+            registered=cluster.created_at if cluster else now,
         )
         gone = first.keys() - copy.live - began.keys()
         self._keep(entry.id, said, made, waits, set(first), fresh, outside, gone)
@@ -318,7 +330,7 @@ class Forecaster:
         if not (moved or scores or gone or due):
             return
         with self.service.store.write() as connection:
-            said = {one.job: _said(one, made) for one in moved}
+            said = {one.job: _said(one, told) for one in moved}
             statistics.put_etas(connection, cluster_id, said, known)
             statistics.add_scores(connection, cluster_id, scores, outside)
             statistics.forget_etas(connection, gone)
@@ -410,7 +422,9 @@ def _has_moved(one: Expected, before: float | None, now: float) -> bool:
     return before is None or abs(one.start - before) > MOVED * (one.start - now) + 60.0
 
 
-def _said(one: Expected, of: Forecast) -> dict[str, Any]:
+def _said(one: Expected, of: ClusterForecast) -> dict[str, Any]:
     end = None if one.end == inf else one.end
+    shown = of.record.shows(one.low, one.high, of.at)
+    typical = of.forecast is not None and of.forecast.typical
     times = {"start": one.start, "end": end, "low": one.low, "high": one.high, "planned": one.planned}
-    return {"at": of.at, **times, "how": one.how, "typical": of.typical}
+    return {"at": of.at, **times, "how": one.how, "typical": typical, "shown": shown}

@@ -68,8 +68,8 @@ def test_jobs_in_line_are_expected_one_after_the_other(oak: Cluster, clock: Cloc
     assert [one["start"] for one in told[1:]] == [at(clock, 300), at(clock, 600)]  # half of each limit
     assert told[2]["end"] == at(clock, 900)
     assert told[2]["ahead"] == {"jobs": 1, "core_hours": round(4 * 300 / 3_600, 2)}
-    assert told[2]["low"] < told[2]["start"] < told[2]["high"]
-    assert told[2]["typical"] is False
+    assert (told[2]["low"], told[2]["high"], told[2]["earned"]) == (None, None, False)
+    assert told[2]["text"] == "no forecast yet: 0 minutes of history"
 
 
 def test_a_job_that_has_ended_is_told_so_while_the_last_forecast_still_knows_it(oak: Cluster) -> None:
@@ -144,6 +144,57 @@ def test_a_forecast_survives_the_server_and_turns_out(
         }
     finally:
         again.close()
+
+
+def bands(oak: Cluster, job: str) -> list[tuple[Any, Any]]:
+    """Return the band of a job wherever one is shown; the surfaces must agree on whether there is any."""
+    api = oak.api
+    why = api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
+    line = next(
+        one for one in api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["jobs"] if one["id"] == job
+    )
+    listed = next(one for one in api.good("GET", "/v1/jobs", None, oak.token)["jobs"] if one["id"] == job)
+    documents = (eta(oak, job), why["eta"], why["now"]["start"], line, listed["eta"])
+    return [(one["low"], one["high"]) for one in documents]
+
+
+def test_a_band_is_shown_where_the_cluster_has_earned_it_and_no_longer(oak: Cluster, clock: Clock) -> None:
+    """From no score to 40, with bands that hold; then 40 of the last 100 bands are missed; then they hold again."""
+    [entry] = oak.api.service.catalogue.values()
+    waiting, scores = "", 0
+
+    def score(count: int, missed: list[float]) -> str:
+        """Let forecasts turn out; return what is said of the job that waits."""
+        nonlocal scores
+        with oak.api.service.store.write() as connection:
+            fresh = {f"s{scores + k}": (k % 11 - 5) / 50 for k in range(count)}
+            statistics.add_scores(connection, entry.id, fresh, missed)
+        scores += count
+        oak.say("heartbeat")
+        forecast(oak.api)
+        told = eta(oak, waiting)
+        shown = bands(oak, waiting)
+        assert all(one == shown[0] for one in shown)
+        assert (None in shown[0]) == bool(told["text"]) == (not told["earned"])
+        now = oak.api.good("GET", f"/v1/jobs/{waiting}/why", None, oak.token)["now"]["start"]
+        assert now["text"] == told["text"]
+        assert now["expected"] == (told["start"] if told["earned"] else None)
+        return str(told["text"])
+
+    oak.say("heartbeat")
+    waiting = submit(oak, 2)[1]
+    oak.take()
+    assert score(0, []) == "no forecast yet: 0 minutes of history"
+    clock.now += 60
+    assert score(0, []) == "no forecast yet: 1 minute of history"
+    for count in (1, 12, 29):
+        assert score(count - scores, []) == f"no forecast yet: {count} of 30 starts seen"
+    assert score(1, []) == ""
+    assert score(10, [0.0] * 10) == ""
+    assert score(60, [0.0] * 44 + [1.0] * 16) == ""  # 54 of 70 held
+    assert score(24, [1.0] * 24) == "no band: 54 of the last 94 held"
+    assert score(6, [0.0] * 6) == "no band: 60 of the last 100 held"
+    assert score(94, [0.0] * 94) == ""
 
 
 def test_a_start_past_its_band_counts_as_missed_before_it_comes(oak: Cluster, clock: Clock) -> None:
