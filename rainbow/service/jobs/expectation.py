@@ -36,11 +36,11 @@ def expectation(
     if record.state not in (JobState.WAITING, JobState.RUNNING) or not is_own(who, record):
         return None
     now = service.clock()
-    told = service.state(Outlook).of(record.cluster_id, now)
-    one = told.expected(record.id) if told else None
-    if told is None or one is None or one.how == "unknown" or _is_held_up(one, record, wait):
+    latest = service.state(Outlook).of(record.cluster_id, now)
+    one = latest.expected(record.id) if latest else None
+    if latest is None or one is None or one.how == "unknown" or _is_held_up(one, record, wait):
         return None
-    return _document(one, told, now)
+    return _document(one, latest, now)
 
 
 def _is_held_up(one: Expected, record: JobRecord, wait: Mapping[str, Any] | None) -> bool:
@@ -59,8 +59,8 @@ def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, found:
     """Tell of promises that were not kept, as events and as counts."""
     for one in found:
         new = None if one.new is None else rfc3339(one.new)
-        told = {"job": one.job, "cluster": cluster, "old": rfc3339(one.old), "new": new, "why": one.why}
-        events.add(connection, one.at, cluster_id, "promise-broken", **told, text=one.text)
+        facts = {"job": one.job, "cluster": cluster, "old": rfc3339(one.old), "new": new, "why": one.why}
+        events.add(connection, one.at, cluster_id, "promise-broken", **facts, text=one.text)
         once_stored(partial(count, "rainbow_promises_broken", one.why))
 
 
@@ -76,9 +76,9 @@ def whole(
 ) -> dict[str, Any]:
     """Return when a job is expected, why that is unknown, and what it was told at first; `wait`: why it waits."""
     now = service.clock()
-    told = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
+    latest = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
     is_active = record.state in (JobState.WAITING, JobState.RUNNING)  # the last forecast still knows who has ended
-    one = told.expected(record.id) if told and is_active else None
+    one = latest.expected(record.id) if latest and is_active else None
     kept = statistics.eta_of(connection, record.id)
     waits = (wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
     found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
@@ -86,25 +86,25 @@ def whole(
     first = _kept(kept[0], now) if kept else None
     if one is not None and _is_held_up(one, record, wait):
         return {**found, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
-    if one is not None and told is not None:
-        return {**found, **_document(one, told, now), **_behind(one, told), "first": first}
+    if one is not None and latest is not None:
+        return {**found, **_document(one, latest, now), **_behind(one, latest), "first": first}
     if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
         return {**found, **_kept(kept[1], now), "ahead": None, "first": first}
-    return {**found, **_unknown(_why_unknown(service, record, told, wait)), "first": first}
+    return {**found, **_unknown(_why_unknown(service, record, latest, wait)), "first": first}
 
 
-def _document(one: Expected, told: ClusterForecast, now: float) -> dict[str, Any]:
-    times = band_shown(one, told)
+def _document(one: Expected, latest: ClusterForecast, now: float) -> dict[str, Any]:
+    times = band_shown(one, latest)
     earned = one.how == "running" or times["low"] is not None
-    why = "" if earned or one.how == "unknown" else told.record.text or "no band: too wide to say anything"
-    age = round(max(0.0, now - told.at), 3)
-    return {**_written(times, one.how, one.text or why, rfc3339(told.at), age), "earned": earned}
+    why = "" if earned or one.how == "unknown" else latest.record.text or "no band: too wide to say anything"
+    age = round(max(0.0, now - latest.at), 3)
+    return {**_written(times, one.how, one.text or why, rfc3339(latest.at), age), "earned": earned}
 
 
-def band_shown(one: Expected, told: ClusterForecast) -> dict[str, str | None]:
+def band_shown(one: Expected, latest: ClusterForecast) -> dict[str, str | None]:
     """Return the times of a job as they are shown: its band where the cluster's forecasts have earned one."""
     times = {key: rfc3339(getattr(one, key)) for key in TIMES}
-    shown = one.how == "running" or told.record.shows(one.low, one.high, told.at)
+    shown = one.how == "running" or latest.record.shows(one.low, one.high, latest.at)
     return times if shown else {**times, "low": None, "high": None}
 
 
@@ -127,28 +127,28 @@ def _written(
     return {**times, "cover": COVER, "how": how, "text": text, "at": at, "age": age}
 
 
-def _behind(one: Expected, told: ClusterForecast) -> dict[str, Any]:
+def _behind(one: Expected, latest: ClusterForecast) -> dict[str, Any]:
     """Count what is expected to start before a job, without naming it."""
-    if told.forecast is None or one.how in ("running", "unknown"):
+    if latest.forecast is None or one.how in ("running", "unknown"):
         return {"ahead": None}
-    jobs = told.forecast.jobs
-    before = [job for job in told.work if job != one.job and jobs[job].start < one.start] if one.start < inf else []
-    hours = round(sum(told.work[job] for job in before), 2)
+    jobs = latest.forecast.jobs
+    before = [job for job in latest.work if job != one.job and jobs[job].start < one.start] if one.start < inf else []
+    hours = round(sum(latest.work[job] for job in before), 2)
     return {"ahead": {"jobs": len(before), "core_hours": hours}}
 
 
 def _why_unknown(
-    service: Service, record: JobRecord, told: ClusterForecast | None, wait: Mapping[str, Any] | None
+    service: Service, record: JobRecord, latest: ClusterForecast | None, wait: Mapping[str, Any] | None
 ) -> str:
     if not record.cluster_id:
         return "no cluster has taken the job yet"
     if record.state not in (JobState.WAITING, JobState.RUNNING):
         return f"the job has ended: {record.state}"
-    if told is None:
+    if latest is None:
         off = service.settings.forecast_share <= 0
         return NO_FORECASTS if off else "the cluster has no forecast yet; ask again in some seconds"
-    if told.fault:
-        return told.fault
-    if record.submitted_at > told.at:
+    if latest.fault:
+        return latest.fault
+    if record.submitted_at > latest.at:
         return "it came after the last forecast; ask again in some seconds"
     return str((wait or {}).get("text") or "nothing of it may start yet")

@@ -58,8 +58,8 @@ def _rows(service: Service, made: Arriving) -> list[dict[str, Any]]:
         start, finish = float(made.found.start[row]), float(made.found.finish[row])
         known = finish < inf
         low, high = float(made.found.low[row]), float(made.found.high[row])
-        told = made.outlook.of(service.catalogue[name].id, made.now) if name in service.catalogue else None
-        shown = known and told is not None and told.record.shows(low, high, made.now)
+        latest = made.outlook.of(service.catalogue[name].id, made.now) if name in service.catalogue else None
+        shown = known and latest is not None and latest.record.shows(low, high, made.now)
         rows.append(
             {
                 "cluster": name,
@@ -71,7 +71,11 @@ def _rows(service: Service, made: Arriving) -> list[dict[str, Any]]:
                 "high": rfc3339(high) if shown else None,
                 "length": float(made.found.seconds[row]) if known else None,
                 "age": float(made.found.age[row]) if known else None,
-                "text": _why_not(service, name) if not known else "" if shown or told is None else told.record.text,
+                "text": _why_not(service, name)
+                if not known
+                else ""
+                if shown or latest is None
+                else latest.record.text,
             }
         )
     return rows
@@ -81,10 +85,10 @@ def _why_not(service: Service, cluster: str) -> str:
     if service.settings.forecast_share <= 0:
         return NO_FORECASTS
     entry = service.catalogue.get(cluster)
-    told = service.state(Outlook).of(entry.id, service.clock()) if entry else None
-    if told is None:
+    latest = service.state(Outlook).of(entry.id, service.clock()) if entry else None
+    if latest is None:
         return "the cluster has no forecast yet"
-    return told.fault or "it does not fit what is expected to be free, or its length is unknown"
+    return latest.fault or "it does not fit what is expected to be free, or its length is unknown"
 
 
 def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str | None) -> dict[str, Any]:
@@ -92,32 +96,32 @@ def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str 
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
     now = service.clock()
-    told = service.state(Outlook).of(record.id, now)
-    made = told.forecast if told else None
+    latest = service.state(Outlook).of(record.id, now)
+    made = latest.forecast if latest else None
     ordered = sorted(made.jobs.values(), key=lambda one: (one.start, one.job)) if made else []
     places = {one.job: at for at, one in enumerate(ordered)}
     if after is not None and after not in places:
         raise Conflict("the job that `after` names is no longer in the forecast; begin again without it", after=after)
     begin = 0 if after is None else places[after] + 1
     page = ordered[begin : begin + limit]
-    fault = told.fault if told else NO_FORECASTS if service.settings.forecast_share <= 0 else "there is none yet"
+    fault = latest.fault if latest else NO_FORECASTS if service.settings.forecast_share <= 0 else "there is none yet"
     return {
         "cluster": name,
-        "at": rfc3339(told.at) if told else None,
-        "age": round(max(0.0, now - told.at), 3) if told else None,
+        "at": rfc3339(latest.at) if latest else None,
+        "age": round(max(0.0, now - latest.at), 3) if latest else None,
         "reached": rfc3339(made.reached) if made else None,
         "cut": made.cut if made else None,
-        "earned": told.record.is_earned if told else False,
-        "cost": round(told.cost, 4) if told else None,
+        "earned": latest.record.is_earned if latest else False,
+        "cost": round(latest.cost, 4) if latest else None,
         "fault": fault or None,
-        "room": told.room.told() if told and told.room else None,
-        "jobs": [_line(one, told) for one in page] if told else [],
+        "room": latest.room.told() if latest and latest.room else None,
+        "jobs": [_line(one, latest) for one in page] if latest else [],
         "next": page[-1].job if begin + limit < len(ordered) else None,
     }
 
 
-def _line(one: Expected, told: ClusterForecast) -> dict[str, Any]:
-    return {"id": one.job, **band_shown(one, told), "how": one.how, "text": one.text}
+def _line(one: Expected, latest: ClusterForecast) -> dict[str, Any]:
+    return {"id": one.job, **band_shown(one, latest), "how": one.how, "text": one.text}
 
 
 def accuracy(service: Service, who: Caller, name: str) -> dict[str, Any]:
