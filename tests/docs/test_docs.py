@@ -121,7 +121,7 @@ def test_every_decision_is_a_record_in_the_index():
             )
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/load-based.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/load-based-explained.md"])
 def test_examples_run(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     result = doctest.testfile(str(ROOT / page), module_relative=False)

@@ -15,6 +15,7 @@ PAGE = (ROOT / "docs" / "slurm.md").read_text()
 CHANGING = [
     (r"\b[0-9a-f]{24}\b", "ID"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME"),
+    (r"after \d+s", "after SECONDS"),
     (r"ended \d\d:\d\d:\d\d", "ended TIME"),
     (r"planned for \d\d:\d\d", "planned for TIME"),
     (r"Slurm job \d+", "Slurm job N"),
