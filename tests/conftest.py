@@ -26,6 +26,7 @@ from sqlalchemy.util import LRUCache
 from rainbow.api.rate_limit import Buckets
 from rainbow.api.server import create_app
 from rainbow.service import Service, Settings
+from rainbow.service.core import memory
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.step import step
 from rainbow.service.scheduler.view import Frozen, take_snapshot
@@ -355,3 +356,8 @@ LONGEST = ("test_schemathesis", "test_two_processes", "test_page_browser", "test
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONGEST))
+    if memory.IS_OFF:
+        skip = pytest.mark.skip(reason="it counts what memory saves, and there is none")
+        for item in items:
+            if item.get_closest_marker("remembers"):
+                item.add_marker(skip)

@@ -44,8 +44,12 @@ _COLUMNS = [clusters.c[column.name] for column in fields(ClusterRecord)]
 _BY_NAME = sa.select(*_COLUMNS).where(clusters.c.name == sa.bindparam("wanted"))
 _FIND = Plain(_BY_NAME)
 _LOCKED = _BY_NAME.with_for_update(key_share=True, skip_locked=True)
-_BY_ID = sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted"))
-_NEW_EPOCH = clusters.update().where(clusters.c.id == sa.bindparam("wanted")).values(epoch=clusters.c.epoch + 1)
+_GET = Plain(sa.select(*_COLUMNS).where(clusters.c.id == sa.bindparam("wanted")))
+_NEW_EPOCH = Plain(
+    clusters.update()
+    .where(clusters.c.id == sa.bindparam("wanted"))
+    .values(epoch=clusters.c.epoch + sa.literal_column("1"))
+)
 _NOW = sa.func.coalesce(sa.select(sa.func.max(events.c.number)).scalar_subquery(), 0)
 _PLANNED = sa.select(clusters.c.id, *(clusters.c[name] for name in ("name", "policy", "drained_at", "epoch"))).where(
     clusters.c.id.in_(sa.bindparam("wanted", expanding=True))
@@ -73,8 +77,7 @@ def lock(connection: sa.Connection, name: str) -> ClusterRecord | None:
 
 def get(connection: sa.Connection, cluster_id: str) -> ClusterRecord | None:
     """Return the cluster of this id."""
-    row = connection.execute(_BY_ID, {"wanted": cluster_id}).one_or_none()
-    return ClusterRecord(**row._mapping) if row else None
+    return next((ClusterRecord(*row) for row in _GET.found(connection, {"wanted": cluster_id})), None)
 
 
 def every(connection: sa.Connection) -> list[ClusterRecord]:
@@ -215,7 +218,7 @@ def note(connection: sa.Connection, cluster_id: str) -> None:
 
 def new_epoch(connection: sa.Connection, cluster_id: str) -> None:
     """Let what changes from now on be told from what changed before."""
-    connection.execute(_NEW_EPOCH, {"wanted": cluster_id})
+    _NEW_EPOCH(connection, {"wanted": cluster_id})
 
 
 def count_move(connection: sa.Connection, *cluster_ids: str) -> None:

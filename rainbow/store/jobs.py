@@ -113,7 +113,7 @@ _ORDERED = SEEN.order_by(jobs.c.submitted_at, jobs.c.id)
 _BY_PREFIX = SEEN.order_by(jobs.c.id)
 _BY_ID = _ORDERED.where(jobs.c.id == sa.bindparam("wanted"))
 _LIVE = _ORDERED.where(jobs.c.cluster_id == sa.bindparam("wanted"), jobs.c.state.in_(LIVE))
-_CHANGED = (
+_CHANGED = Plain(
     sa.select(*_COLUMNS)
     .where(jobs.c.cluster_id == sa.bindparam("cluster"), jobs.c.stamp >= sa.bindparam("since"))
     .order_by(jobs.c.submitted_at, jobs.c.id)
@@ -196,7 +196,8 @@ def live(connection: sa.Connection, cluster_id: str) -> list[JobRecord]:
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[JobRecord]:
     """Return the cluster's jobs that were submitted or changed since an epoch, ended ones too."""
-    return [record_of(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
+    rows = _CHANGED.found(connection, {"cluster": cluster_id, "since": since})
+    return [replace(record, state=JobState(record.state)) for record in (JobRecord(*row) for row in rows)]
 
 
 def live_by_requestor(connection: sa.Connection, cluster_id: str) -> dict[str, int]:
@@ -260,7 +261,7 @@ def cancel_all(connection: sa.Connection, job_ids: Collection[str], now: float, 
 
 def set_waits(connection: sa.Connection, waits: Mapping[str, Mapping[str, Any] | None]) -> None:
     """Store why jobs wait, of one job at least."""
-    connection.execute(_changing(("wait",)), [{"changed": job, "new_wait": waits[job]} for job in waits])
+    _SET_WAIT(connection, *({"changed": job, "new_wait": waits[job]} for job in waits))
 
 
 def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
@@ -272,6 +273,9 @@ def move(connection: sa.Connection, job_id: str, cluster_id: str) -> None:
 def _changing(names: tuple[str, ...]) -> sa.Update:
     values: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
     return jobs.update().where(jobs.c.id == sa.bindparam("changed")).values(values)
+
+
+_SET_WAIT = Plain(_changing(("wait",)))
 
 
 def _jobs(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[JobRecord]:

@@ -63,7 +63,7 @@ class Plain:
     """
 
     def __init__(self, statement: Any, columns: Sequence[str] | None = None) -> None:
-        self._statement, self._columns = statement, columns
+        self.statement, self._columns = statement, columns
         self._compiled: dict[str, tuple[str, list[tuple[str, Convert]], Sequence[Convert]]] = {}
 
     def __call__(self, connection: sa.Connection, *rows: Row) -> Any:
@@ -82,16 +82,16 @@ class Plain:
     def found(self, connection: sa.Connection, row: Row) -> Iterator[Sequence[Any]]:
         """Yield what a select finds, as its columns say."""
         if connection.dialect.name != "sqlite":
-            yield from connection.execute(self._statement, row)
+            yield from connection.execute(self.statement, row)
             return
         rows, reads = self(connection, row), self._compiled["sqlite"][2]
         for one in rows:
             yield [read(value) if read else value for read, value in zip(reads, one, strict=True)]
 
     def _compile(self, dialect: Any) -> tuple[str, list[tuple[str, Convert]], Sequence[Convert]]:
-        made = self._statement.compile(dialect=dialect, column_keys=self._columns)
+        made = self.statement.compile(dialect=dialect, column_keys=self._columns)
         write = {name: one.type.dialect_impl(dialect).bind_processor(dialect) for name, one in made.binds.items()}
-        columns = getattr(self._statement, "selected_columns", ()) if dialect.name == "sqlite" else ()
+        columns = getattr(self.statement, "selected_columns", ()) if dialect.name == "sqlite" else ()
         read = [one.type.dialect_impl(dialect).result_processor(dialect, None) for one in columns]
         binds = [(name, write[name]) for name in made.positiontup or write]
         return self._compiled.setdefault(dialect.name, (str(made), binds, read))

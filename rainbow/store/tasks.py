@@ -65,9 +65,9 @@ _WHERE = (
     .join(tasks, tasks.c.cluster_id == clusters.c.id)
     .where(tasks.c.id == sa.bindparam("wanted"))
 )
-_BRIEF = [column for column in _COLUMNS if column.name not in ("output", "errors", "detail")]
-_CHANGED = (
-    sa.select(*_BRIEF)
+_BRIEF_NAMES = [name for name in _NAMES if name not in ("output", "errors", "detail")]
+_CHANGED = Plain(
+    sa.select(*(tasks.c[name] for name in _BRIEF_NAMES))
     .where(
         tasks.c.cluster_id == sa.bindparam("cluster"),
         sa.text("tasks.stamp > 0"),  # written out: the index is of these alone
@@ -182,15 +182,11 @@ def cancel_waiting(connection: sa.Connection, job_ids: Sequence[str], now: float
         connection.execute(tasks.update().where(tasks.c.id.in_(part)).values(**ended))
     for job, count in Counter(row.job for row in found if row.account).items():
         charges.give_back(connection, job, count)
-    state = str(TaskState.CANCELED)
-    for own in _by_cluster(found):
+    state, of_cluster = str(TaskState.CANCELED), attrgetter("cluster_id")
+    for own in (list(group) for _, group in groupby(sorted(found, key=of_cluster), of_cluster)):
         facts = [{"job": row.job, "state": state, "task": row.id, "attempt": row.attempt} for row in own]
         _tell(connection, own[0].id, facts, now)
     return len(found)
-
-
-def _by_cluster(rows: Sequence[Any]) -> list[list[Any]]:
-    return [list(own) for _, own in groupby(sorted(rows, key=attrgetter("cluster_id")), attrgetter("cluster_id"))]
 
 
 def page(connection: sa.Connection, job_id: str, begin: int, most: int) -> list[Task]:
@@ -252,7 +248,8 @@ def _of_cluster(states: frozenset[TaskState], some: bool) -> sa.Select[Any]:
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> list[Task]:
     """Return the cluster's tasks that changed since an epoch, without their output; new ones come with their job."""
-    return [_task(row) for row in connection.execute(_CHANGED, {"cluster": cluster_id, "since": since})]
+    rows = _CHANGED.found(connection, {"cluster": cluster_id, "since": since})
+    return [_named(row, _BRIEF_NAMES) for row in rows]
 
 
 def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> list[Task]:
@@ -278,13 +275,16 @@ def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> WaitingTas
 
     Those of a new job all wait, and mostly nothing is known of them: one look into the index says that.
     """
-    mine = (tasks.c.job == job_id, _WAITS)
-    query = sa.select(sa.func.count(), sa.func.max(tasks.c.expected)).where(*mine)
-    count, longest = connection.execute(query).one()
+    [(count, longest)] = _WAITING_OF.found(connection, {"wanted": job_id, "waits": TaskState.WAITING})
     if count == whole and not longest:
         return WaitingTasks(range(whole), {})
+    mine = (tasks.c.job == job_id, _WAITS)
     rows = connection.execute(sa.select(tasks.c.index, tasks.c.expected).where(*mine)).all()
     return WaitingTasks([row[0] for row in rows], {row[0]: row[1] for row in rows if row[1]})
+
+
+_OF_JOB = (tasks.c.job == sa.bindparam("wanted"), tasks.c.state == sa.bindparam("waits"))
+_WAITING_OF = Plain(sa.select(sa.func.count(), sa.func.max(tasks.c.expected)).where(*_OF_JOB))
 
 
 def resting(connection: sa.Connection, cluster_id: str) -> list[Task]:
@@ -489,9 +489,9 @@ def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Ta
     return [_task(row) for row in connection.execute(query)]
 
 
-def _named(row: Sequence[Any]) -> Task:
-    """Return the task of a row of _NAMED."""
-    task = Task(**dict(zip(_NAMES, row, strict=False)))
+def _named(row: Sequence[Any], names: Sequence[str] = _NAMES) -> Task:
+    """Return the task of a row of _NAMED, or of one with these columns."""
+    task = Task(**dict(zip(names, row, strict=False)))
     return replace(task, state=TaskState(task.state))
 
 

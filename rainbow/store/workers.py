@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from rainbow.certificate.document import Stored, unfolded
 from rainbow.state_machine import BOOKED, Task, TaskState, WorkerState
-from rainbow.store.schema import ID, JSON, TIME, agents, clusters, metadata, tasks, workers
+from rainbow.store.schema import ID, JSON, TIME, Plain, agents, clusters, metadata, tasks, workers
 
 _AGENTS_OF = sa.select(agents).where(agents.c.cluster_id == sa.bindparam("wanted"))
 _AGENTS_OF_MANY = sa.select(agents).where(agents.c.cluster_id.in_(sa.bindparam("wanted", expanding=True)))
@@ -114,8 +114,10 @@ _AWAY = (
 _AWAY_OF = _AWAY.where(workers.c.name.in_(sa.bindparam("names", expanding=True)))
 _AWAY_ONE = _AWAY.where(workers.c.name == sa.bindparam("name"))  # a list is written into the statement at each use
 _OF_CLUSTER = sa.select(workers).where(workers.c.cluster_id == sa.bindparam("wanted"))
-_CHANGED = sa.select(workers).where(
-    workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
+_CHANGED = Plain(
+    sa.select(*(workers.c[name] for name in ("name", "state", "since", "failures", "losses"))).where(
+        workers.c.cluster_id == sa.bindparam("cluster"), workers.c.stamp >= sa.bindparam("since")
+    )
 )
 NAMED = 500  # clusters named in one statement
 _THERE = sa.select(workers.c.name).where(
@@ -159,7 +161,8 @@ def away(connection: sa.Connection, cluster_id: str, names: Collection[str] | No
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
     """Return {worker: its state} of those that changed since an epoch."""
-    return _records(connection.execute(_CHANGED, {"cluster": cluster_id, "since": since}))
+    rows = _CHANGED.found(connection, {"cluster": cluster_id, "since": since})
+    return {name: WorkerRecord(WorkerState(state), *rest) for name, state, *rest in rows}
 
 
 def unattended(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, str]:

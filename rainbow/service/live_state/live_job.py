@@ -378,7 +378,7 @@ class Dependents:
 
     def foreign(self, here: Mapping[str, LiveJob]) -> set[str]:
         """Name the jobs that others wait for and that are not live here."""
-        return self._open.keys() - here.keys()
+        return {job for job in self._open if job not in here}
 
     def affected(self, changed: Iterable[str]) -> set[str]:
         """Name the jobs to be looked at again after these have changed."""

@@ -134,7 +134,7 @@ def _text(maintenance: ReservationRecord) -> str:
 
 T = TaskState
 MANY_ROWS = 200  # changed rows that are not read again
-MOST_CODES = 100  # waiting jobs whose stored codes a step compares although nothing of them has changed
+MOST_CODES = 20  # waiting jobs whose stored codes a step compares although nothing of them has changed
 log = structlog.get_logger("rainbow")
 
 
@@ -347,7 +347,7 @@ def _changed_codes(seen: Frozen, plan: Plan) -> dict[str, dict[str, Any] | None]
     codes |= mirror.blocked
     if plan.rest is not None:
         usual = plan.rest.reason
-        compared = mirror.to_compare(plan, MOST_CODES) & census.jobs.keys() - codes.keys()
+        compared = [job for job in mirror.to_compare(plan, MOST_CODES) if job in census.jobs and job not in codes]
         code = getattr(plan.rest, "code", lambda _: usual)  # a third party's may know no other than the usual one
         codes |= {job: code(job) for job in compared}
     return {

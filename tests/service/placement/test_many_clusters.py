@@ -261,6 +261,7 @@ def test_record_shows_no_cluster_outside_the_readers_token(api: Api, token: str,
     assert repr(NAMES[0]) not in str(seen)  # with its quotes: ids of jobs are hexadecimal
 
 
+@pytest.mark.remembers
 def test_long_parts_are_kept_once_and_go_with_their_last_job(api: Api, service: Service, token: str) -> None:
     first = [api.good("POST", "/v1/jobs", jobspec(1), token)["id"] for _ in range(3)]
     with service.store.read() as connection:
@@ -293,6 +294,7 @@ def test_states_that_no_selection_reads_are_kept_as_they_were_a_moment_ago(
     assert cost() == 1
 
 
+@pytest.mark.remembers
 def test_states_of_all_are_not_read_again_because_one_graph_changed(
     api: Api, clusters: list[Cluster], token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ def test_match_is_made_anew_when_a_graph_or_the_clusters_have_changed(api: Api) 
     assert candidates(oak.token) == ["oak"]
 
 
+@pytest.mark.remembers
 def test_remembered_match_is_the_same_object_and_text_is_not_a_mapping(api: Api, service: Service) -> None:
     oak = api.register("oak")
     for body in (jobspec(), jobspec(), {"jobspec": jobspec()}):
@@ -33,6 +34,7 @@ def test_remembered_match_is_the_same_object_and_text_is_not_a_mapping(api: Api,
     assert len(service.state(Matches)) == 2
 
 
+@pytest.mark.remembers
 def test_what_is_remembered_is_bounded(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Matches, "most", 10)
     oak = api.register("oak")

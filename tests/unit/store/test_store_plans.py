@@ -21,7 +21,7 @@ def how(connection, statement, **given):
 @pytest.mark.parametrize(
     ("statement", "given", "by"),
     [
-        (tasks._CHANGED, {"cluster": "c", "since": 7}, "tasks USING INDEX ix_tasks_stamp"),
+        (tasks._CHANGED.statement, {"cluster": "c", "since": 7}, "tasks USING INDEX ix_tasks_stamp"),
         (
             tasks._NAMED.where(schema.tasks.c.id.in_(NAMED)),
             {},
