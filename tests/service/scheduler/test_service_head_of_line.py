@@ -5,21 +5,30 @@ from math import inf
 
 import pytest
 
+from rainbow.client import Client
 from rainbow.matching import Occupancy
 from rainbow.service.live_state.mirror import follow, mirrored
 from rainbow.service.scheduler.view import take_snapshot
+from rainbow.testing import backends as shapes
+from tests.conftest import REGISTRATION
 from tests.service.scheduler.test_service_located import site
+from tests.support.agent_sites import until
+from tests.support.live import agent_of, rainbow_at
 
 CASE = {"shape": "cluster(node(socket*2(core*6 gpu*2)))"}
 
 
-def submit(api, there, seconds, **asks):
-    """Submit a job that asks for so much of one socket."""
+def asking(seconds, command="true", **asks):
+    """A job that asks for so much of one socket."""
     inside = [{"type": kind, "count": count} for kind, count in asks.items()]
     slot = {"type": "slot", "count": 1, "label": "it", "with": [{"type": "socket", "count": 1, "with": inside}]}
-    task = {"command": ["true"], "slot": "it", "count": {"per_slot": 1}}
+    task = {"command": command.split(), "slot": "it", "count": {"per_slot": 1}}
     system = {"system": {"duration": seconds}}
-    document = {"version": 1, "resources": [slot], "tasks": [task], "attributes": system}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": system}
+
+
+def submit(api, there, seconds, **asks):
+    document = asking(seconds, **asks)
     return api.good("POST", "/v1/jobs", {"jobspec": document, "requestor": "ann"}, there.token)["id"]
 
 
@@ -46,6 +55,33 @@ def test_a_job_starts_that_cannot_delay_the_first(api, busy):
     assert "fits when" in why
     other = api.good("GET", f"/v1/jobs/{late}/why", None, busy.token)["wait"]["text"]
     assert other.startswith(f"would delay job {head}, first in line")
+
+
+def test_the_three_jobs_beside_a_real_agent(tmp_path):
+    with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as client:
+        policy = {"name": "load_based", "settings": {"unit": "core"}}
+        oak = client.register_cluster("oak", shapes.document(CASE["shape"]), policy=policy)
+        user, made = Client(url, oak["token"]), []
+
+        def states():
+            return [user.job(job)["state"] for job in made]
+
+        def comes(seconds, **asks):
+            made.append(user.submit(asking(seconds, "sleep 60", **asks))["id"])
+
+        with agent_of(url, "oak", oak["secret"]):
+            for seconds in (300, 3000):
+                comes(seconds, core=4)
+                until(lambda: set(states()) == {"RUNNING"})
+            comes(600, core=6)
+            comes(3000, core=1, gpu=2)
+            comes(3000, core=2)
+            until(lambda: states()[3] == "RUNNING")
+            until(lambda: user.why(made[4])["wait"]["text"].startswith(f"would delay job {made[2]}, first in line"))
+            assert states()[2:] == ["WAITING", "RUNNING", "WAITING"]
+            for job in made:
+                user.cancel(job)
+            until(lambda: set(states()) == {"CANCELED"})
 
 
 def test_a_job_that_ends_before_the_first_can_start_uses_what_is_kept(api, busy):

@@ -22,7 +22,7 @@ SIX = (*(f"n{k} node" for k in range(6)), "n5/core0 core*4")
 
 def takes(cluster, request):
     """Return what each backend and a first start take; they say the same."""
-    verdicts = [rainbow.match(request, [cluster], name)[0] for name in BACKENDS]
+    verdicts = [rainbow.match(request, [cluster], name, rainbow.Budget())[0] for name in BACKENDS]
     assert verdicts[0].matched == verdicts[1].matched
     holding = Occupancy(cluster).take(request)
     assert (holding is not None) == verdicts[0].matched
