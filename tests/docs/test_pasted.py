@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +39,7 @@ class Page:
 
     nodes: int = 0  # of a cluster at a running server; 0: the page starts its own
     cluster: str = "oak"
+    graph: str = ""  # the file on the page that is the cluster's graph; else it has so many nodes
     agent: bool = True  # runs the cluster's tasks
     token: str = ""  # in RAINBOW_TOKEN; else the credentials file of the cluster
     programs: Mapping[str, str] = field(default_factory=dict)  # what programs of other systems print
@@ -64,7 +67,13 @@ PAGES = {
     "first-job.md": Page(changing=MACHINE),
     "first-department.md": Page(instead={"pip install -q": "true"}),
     "accounts.md": Page(2, token=ADMIN, changing=AMOUNTS),
-    "certificates.md": Page(2),
+    "certificates.md": Page(
+        1,
+        "heron",
+        "heron.json",
+        until={"rainbow job why": "rainbow jobs | grep -q RUNNING"},
+        changing=[(r"[\d.]+ ms", "N ms")],
+    ),
     "choose-by-time.md": Page(2, until={"rainbow job eta 2": "rainbow job eta 2 | grep -q ahead"}),
     "coming-from-others.md": Page(programs={"flux": FLUX}),
     "coming-from-slurm.md": Page(2),
@@ -128,15 +137,22 @@ def test_commands_are_read_with_the_lines_they_continue_in() -> None:
     assert commands(page) == [("cat > a.yaml <<'EOF'\nx: 1\nEOF", ""), ("rainbow a \\\n    b", "shown\n"), ("c", "")]
 
 
+def graph_on(text: str, file: str) -> Any:
+    """Return the graph that a page writes to a file."""
+    [written] = re.findall(rf"^cat > {file} <<'EOF'\n(.*?)^EOF$", text, re.S | re.M)
+    return json.loads(written)
+
+
 @contextmanager
-def around(folder: Path, page: Page) -> Iterator[dict[str, str]]:
+def around(folder: Path, page: Page, text: str) -> Iterator[dict[str, str]]:
     """Start what the page takes for granted; yield the variables that its reader has set."""
     with ExitStack() as stack:
         given = {"COLUMNS": str(page.columns)}
         if page.nodes:
             url = stack.enter_context(rainbow_at(folder))
             with Client(url, REGISTRATION) as client:
-                made = client.register_cluster(page.cluster, grid(page.nodes, 4), state={"price": 3})
+                graph = graph_on(text, page.graph) if page.graph else grid(page.nodes, 4)
+                made = client.register_cluster(page.cluster, graph, state={"price": 3})
             if page.agent:
                 stack.enter_context(agent_of(url, page.cluster, made["secret"]))
             else:
@@ -166,7 +182,7 @@ def programs(folder: Path, page: Page) -> None:
 def test_pasted_page_prints_what_it_shows(tmp_path: Path, name: str) -> None:
     page, shown = PAGES[name], blocks(text_of(name))
     with ExitStack() as stack:
-        given, instead = stack.enter_context(around(tmp_path, page)), dict(page.instead)
+        given, instead = stack.enter_context(around(tmp_path, page, text_of(name))), dict(page.instead)
         if "postgresql" in text_of(name) and not page.nodes:
             database = stack.enter_context(postgres()).new_database()
             ports = dict(zip(("8443", "8444"), map(str, free_ports(2)), strict=True))
