@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
@@ -52,3 +54,11 @@ nothing; here; counts
     assert (found.sentences, found.words, found.semicolons, found.you) == (3, 19, 1, 1)
     assert found.abstract == ["What it keeps is safe."]
     assert found.crammed == ["One thing: two things: three things."]
+
+
+@pytest.mark.parametrize("name", [name for name in reading.pages() if name != "README.md"])
+def test_page_begins_with_who_it_is_for_and_what_they_will_have(name: str) -> None:
+    _, first = reading.pages()[name].split("\n\n")[:2]
+    assert re.match(r"(This (guide|page|tutorial) is|These pages are) for ", first), first
+    assert re.search(r"\b(you|your)\b|At the end", first, re.I), first
+    assert len(list(reading.sentences(first))) >= 2, first
