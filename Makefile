@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
-.PHONY: demo test suite lint services bench scripts serve page tools docs soak jepsen clean
+.PHONY: release demo test suite lint services bench scripts serve page tools docs soak jepsen clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
@@ -44,6 +44,10 @@ serve: .venv/installed ## a server on http://127.0.0.1:8080, its store in ./rain
 
 page: .venv/dev services ## the web page's budgets, measured, and its pictures in build/page and docs/page
 	$(BIN)/python -m benchmarks.page
+
+# CACHE=DIR keeps wheels, OFFLINE=1 takes all from there, SIGNING_KEY=FILE signs sums and tag
+release: .venv/dev ## wheel, sdist, SBOM and sums in dist/, tried in a fresh environment: VERSION=0.2.0
+	$(BIN)/python -m release $(VERSION) $(if $(CACHE),--cache $(CACHE)) $(if $(OFFLINE),--offline)
 
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/reading.py
