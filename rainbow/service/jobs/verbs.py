@@ -39,7 +39,8 @@ CANCEL_SECONDS = 2.0  # that a request continues to end tasks
 TURN = 0.1  # seconds of it in a row; as long it lets others write
 TOGETHER = 500  # jobs changed in one transaction
 TRANSACTION = 0.1  # seconds after which a transaction takes no further job: others wait for it
-PAUSE = 8.0  # times the seconds that a transaction took, for the scheduler reads its jobs again in them
+PAUSE = 12.0  # times the seconds that a transaction took: the scheduler reads its jobs again in them
+LONGEST_PAUSE = 2.0  # seconds; so 10,000 jobs are 20 pauses of at most that
 CHOSEN = ("id", "number", "name", "requestor", "cluster", "state")  # that is shown of a job which would be changed
 STOPPED = frozenset({TaskState.ACCEPTED, TaskState.RUNNING, TaskState.SUSPENDED, TaskState.ASSIGNED})
 BY_OWNER = "requeued by its owner"
@@ -226,7 +227,7 @@ class ManyJobs:
             self.service.tell(*touched)
             left = left[count:]
             if left or len(found) == TOGETHER:
-                sleep(PAUSE * (perf_counter() - began))
+                sleep(min(LONGEST_PAUSE, PAUSE * (perf_counter() - began)))
 
     def _some(self, connection: sa.Connection, found: Sequence[Named], until: float) -> tuple[int, set[str]]:
         """Do it to the first of some jobs; return to how many, and the clusters that are concerned."""
