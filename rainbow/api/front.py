@@ -29,7 +29,7 @@ from rainbow.api.connections import CONNECTION, Gone, until_gone
 from rainbow.api.lanes import Lanes
 from rainbow.api.pauses import AGENT, PAUSE, WAITED, Polls
 from rainbow.api.problems import body_of, headers_of
-from rainbow.api.wire import request_id, tokens_of
+from rainbow.api.wire import address_of, request_id, tokens_of
 from rainbow.cache import LruCache
 from rainbow.errors import InternalError, RainbowError, TooMany, Unauthenticated
 from rainbow.service.core.access import MISSING, UNKNOWN, Caller, caller
@@ -132,7 +132,7 @@ class HttpRequest:
         self._scope, self._receive, self._send = scope, receive, send
         self._headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self._left: asyncio.Task[Any] | None = None  # ends when the client goes
-        self._caller = scope["client"][0] if scope["client"] else ""
+        self._address = self._caller = address_of(scope, front._service.settings.server.proxies)
 
     async def answer(self) -> None:
         """Take all the steps."""
@@ -172,7 +172,7 @@ class HttpRequest:
         poll = polls.again(asked, began)
         if poll is not None and not await self._wait(poll.pause, poll.agent):
             return await answer_with(self._send, poll.answer, self._scope["headers"])
-        environ, waited = environment(self._scope, body), loop.time() - began if poll else 0.0
+        environ, waited = environment(self._scope, body, self._address), loop.time() - began if poll else 0.0
         while True:
             again = {**environ, "wsgi.input": BytesIO(body), WAITED: waited}
             answer = await self._lane.run(self._caller, self._called, again)
@@ -298,7 +298,7 @@ async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-def environment(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
+def environment(scope: dict[str, Any], body: bytes, address: str) -> dict[str, Any]:
     """Return a request's environment; its `wsgi.input` is the plain body, to be made a file for each call."""
     host, port = (scope["server"] or ("", 0))[:2]
     found: dict[str, Any] = {
@@ -309,7 +309,7 @@ def environment(scope: dict[str, Any], body: bytes) -> dict[str, Any]:
         "SERVER_NAME": host,
         "SERVER_PORT": str(port or 0),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-        "REMOTE_ADDR": scope["client"][0] if scope["client"] else "",
+        "REMOTE_ADDR": address,
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
         "wsgi.input": body,

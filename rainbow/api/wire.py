@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from ipaddress import ip_address
 from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -30,6 +31,7 @@ from rainbow.write_queue import WRITER, Writer
 
 if TYPE_CHECKING:
     from rainbow.service import Service
+    from rainbow.service.core.settings import Network
 
 
 def service() -> Service:
@@ -67,6 +69,34 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 def request_id(asked: str) -> str:
     """Return the id a request brings, or a new one if that cannot be used."""
     return asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
+
+
+def address_of(scope: Mapping[str, Any], proxies: Sequence[Network]) -> str:
+    """Return the address that a request comes from: behind proxies of ours, the one that the first of them saw.
+
+    Each proxy adds whom it saw to the end of X-Forwarded-For. So the list is read from its end, for as long as the
+    address that said it is a proxy of ours; what strangers wrote before that is not believed.
+    """
+    address = str(scope["client"][0]) if scope["client"] else ""
+    if not proxies:
+        return address
+    told = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
+    for each in reversed(told.split(",")):
+        if not _is_in(address, proxies) or not _is_address(each.strip()):
+            break
+        address = each.strip()
+    return address
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
+    return _is_address(address) and any(ip_address(address) in network for network in networks)
 
 
 # agents' reports and cancels: what ends work on the machines goes before what brings more

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from rainbow.service.core.limits import check_limits
 from rainbow.store.names.numbers import AUTO, MOST
 from rainbow.text import meant
 
+Network = IPv4Network | IPv6Network
 DAY = 86_400
+MOST_PROXIES = 100
 UPSTREAM = {
     "cluster": "a cluster keeps its own secret",
     "clusters": "tokens are given by the client",
@@ -116,6 +119,20 @@ def _server(given: Any, warnings: list[str]) -> Server:
     if bool(values.get("certificate")) != bool(values.get("key")):
         raise ConfigError("TLS requires both server.certificate and server.key", pointer="/server")
     return Server(**values)
+
+
+def _networks(value: Any, pointer: str) -> tuple[Network, ...]:
+    """Addresses or networks, such as 10.0.0.7 or 10.1.0.0/16."""
+    if not isinstance(value, list) or len(value) > MOST_PROXIES:
+        raise ConfigError(f"must be a list of at most {MOST_PROXIES} addresses or networks", pointer=pointer)
+    return tuple(_network(each, f"{pointer}/{at}") for at, each in enumerate(value))
+
+
+def _network(value: Any, pointer: str) -> Network:
+    try:
+        return ip_network(text(value, pointer))
+    except ValueError as fault:
+        raise ConfigError(f"{fault}; give an address or a network such as 10.1.0.0/16", pointer=pointer) from None
 
 
 def _as_it_is(value: Any, _pointer: str) -> Any:
@@ -220,6 +237,7 @@ class Server:
     metrics: str = "admin"  # who may read /metrics: admin (with monitor tokens) or everybody
     log: str = "info"  # debug, info, warning, error
     page: bool = True  # whether the web page is served
+    proxies: tuple[Network, ...] = ()  # whose X-Forwarded-For is believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,4 +306,5 @@ SERVER: Mapping[str, Check] = {
     "metrics": one_of("admin", "everybody"),
     "log": one_of("debug", "info", "warning", "error"),
     "page": flag,
+    "proxies": _networks,
 }
