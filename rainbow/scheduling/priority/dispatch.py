@@ -101,7 +101,7 @@ class Dispatch:
     lines: ResourceLines
     assigner: Assigner
     entered: Entered | None = None  # promised space that comes before what is decided
-    overdue: bool = False  # the first item comes first for its age
+    overdue_since: float | None = None  # when the first item was put first for its age; None: it is not
     outcomes: list[Outcome] = field(default_factory=list)
     reservations: int = 0
     explained: int = 0  # answers of workers collected
@@ -120,7 +120,7 @@ class Dispatch:
         self.depth = self.most if self.settings["discipline"] == CONSERVATIVE else inf
         self.heads = self.settings["discipline"] != FCFS and self.settings["compat"] != GRID_ENGINE
         self.brief = self.view.quiet and self.settings["discipline"] != FCFS  # of what is refused nothing is told
-        self.some_day = SomeDay(self.lines, self.settings, youngest_first=self.overdue) if self.heads else None
+        self.some_day = SomeDay(self.lines, self.settings, self.overdue_since) if self.heads else None
         for one in self.view.reservations:
             kind, name = ("maintenance", one.name) if one.maintenance else ("reservation", "")
             self._keep(kind, name or one.id, one.start, one.end)

@@ -150,8 +150,9 @@ def _dispatched(
     lines = ResourceLines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
     kept = Entered.of(lines, settings, row.items, entered) if entered else None
-    overdue = bool(row.items) and row.items[0].job.id == memory.get("first", {}).get("job")
-    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept, overdue).run(row), memory)
+    first = memory.get("first", {})
+    since = first["at"] if row.items and row.items[0].job.id == first.get("job") else None
+    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept, since).run(row), memory)
 
 
 def _in_danger(run: Run, row: Row) -> list[Promise]:

@@ -1,9 +1,12 @@
 """Reservations behind tasks without a known end: space to keep where no time is known.
 
-Such a task is taken to end some day, after everything with a known end, one after the other in order of start; for an
-item that comes first for its age, the youngest first: what has run long may never end, and has kept it waiting. The
-item is promised the earliest time that gives: then all the space it could use that holds no endless task is kept for
-it, and what else it needs comes from the fewest endless tasks. What may run forever starts on none of the space
+Such a task is taken to end some day, after everything with a known end, one after the other in order of start. For
+an item that comes first for its age, the youngest comes first of those that ran when it was put first: what has run
+long may never end, and has kept it waiting. What has started since comes after them, else each start beside the space
+kept would make other space look better, and none would ever be empty.
+
+The item is promised the earliest time that gives: then all the space it could use that holds no endless task is kept
+for it, and what else it needs comes from the fewest endless tasks. What may run forever starts on none of the space
 kept, so whenever one of those tasks ends there is more of it, until the item fits: it waits no longer than they run.
 
 What has a known end may run on the space kept meanwhile: it delays the item once, as then the time is known.
@@ -37,14 +40,16 @@ class Endless:
 class SomeDay:
     """The resource diagram of a run once more, on which what has no known end ends some day."""
 
-    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any], *, youngest_first: bool = False) -> None:
+    def __init__(self, lines: ResourceLines, settings: Mapping[str, Any], overdue_since: float | None = None) -> None:
         self.lines = lines
         self.settings = settings
         self.endless: list[Endless] = []
         self.next = max([lines.view.now + LATER, *(end for end in lines.ends if end < inf)]) + 1
         self.then: ResourceLines | None = None
         endless = [run for run, end in zip(lines.view.runs, lines.ends, strict=True) if end == inf]
-        for run in sorted(endless, key=lambda run: (run.started, run.task), reverse=youngest_first):
+        by_start = sorted(endless, key=lambda run: (run.started, run.task))
+        before = [run for run in by_start if overdue_since is not None and run.started < overdue_since]
+        for run in (*reversed(before), *by_start[len(before) :]):
             self._note(run.task, lines.booking(run))
 
     def _note(self, task: str, booking: Placement) -> Endless:
