@@ -31,6 +31,7 @@ class Vertices(Facts):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._above: dict[str, tuple[str, ...]] = {}
+        self._entries: dict[str, int] = {}
         self.types = {fields.type for fields in self.outline.fields}
         self.largest: dict[tuple[str, str], int] = {}  # units of leaves, by type and quantity
         self._inner = set(self.outline.parents)
@@ -46,8 +47,10 @@ class Vertices(Facts):
 
     def entry(self, vertex: str) -> int:
         """Return the entry of the outline that a vertex is a copy of."""
-        numbers = self.outline.find(vertex).numbers
-        return self.outline.places[vertex.removesuffix(numbers) if numbers else vertex]
+        if vertex not in self._entries:
+            numbers = self.outline.find(vertex).numbers
+            self._entries[vertex] = self.outline.places[vertex.removesuffix(numbers) if numbers else vertex]
+        return self._entries[vertex]
 
     def above(self, vertex: str) -> tuple[str, ...]:
         """Return a vertex and what contains it, innermost first."""

@@ -205,7 +205,10 @@ class IndexBackend:
         found = workers_of(cluster)
         free = sorted(found.numbers[name] for name in workers if name in found.numbers)
         chosen = offers.lowest(free, found.fresh)
-        return None if chosen is None else found.say(offers.shape.per_slot, [(n, offer.take) for n, offer in chosen])
+        if chosen is None:
+            return None
+        shape = offers.shape
+        return found.say(shape.per_slot, shape.unit.label, [(n, offer.take) for n, offer in chosen])
 
     def _offers(self, request: Request, cluster: Cluster) -> CandidateHeap | None:
         """Return what workers give to a request that takes from nothing else, None for any other request."""

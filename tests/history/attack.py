@@ -123,8 +123,8 @@ BREAKS = (
 )
 
 
-def broken_by(one: Break) -> tuple[int, list[str], str]:
-    """Record a history of a copy that has this break; return the judge's exit code, the rules it names, and all."""
+def run_broken(one: Break, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a module in a copy of the tree that has this break; exit code 2 where it does not apply any more."""
     with tempfile.TemporaryDirectory(prefix="rainbow-broken-") as made:
         copy = Path(made)
         for folder in ("rainbow", "tests"):
@@ -132,14 +132,19 @@ def broken_by(one: Break) -> tuple[int, list[str], str]:
         file = copy / one.file
         text = file.read_text()
         if one.old not in text:
-            return 2, [], f"the text is not in {one.file}"
+            return subprocess.CompletedProcess(command, 2, f"the text is not in {one.file}", "")
         file.write_text(text.replace(one.old, one.new, 1))
-        options = ["--store", "sqlite", "--seconds", str(SECONDS), "--seed", str(SEED), "--nemesis", one.nemeses]
-        command = [sys.executable, "-m", "tests.history.record", *options]
         environment = {**os.environ, "PYTHONPATH": made}
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-        rules = [row.split()[1] for row in done.stdout.splitlines() if row.startswith("broken ")]
-        return done.returncode, rules, done.stdout + done.stderr
+        called = [sys.executable, "-m", *command]
+        return subprocess.run(called, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+
+
+def broken_by(one: Break) -> tuple[int, list[str], str]:
+    """Record a history of a copy that has this break; return the judge's exit code, the rules it names, and all."""
+    options = ["--store", "sqlite", "--seconds", str(SECONDS), "--seed", str(SEED), "--nemesis", one.nemeses]
+    done = run_broken(one, "tests.history.record", *options)
+    rules = [row.split()[1] for row in done.stdout.splitlines() if row.startswith("broken ")]
+    return done.returncode, rules, done.stdout + done.stderr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -309,7 +309,7 @@ class Occupancy:
         if chosen is None:
             return None
         takes = [(worker, offer.take) for worker, offer in chosen]
-        say = partial(self.workers.say, filling.shape.per_slot, takes)
+        say = partial(self.workers.say, filling.shape.per_slot, filling.shape.unit.label, takes)
         pieces = [Located(label, w, part) for w, offer in chosen for label, part in offer.slots]
         return Allocation(pieces, say, slots=partial(say, by_vertex=False))
 

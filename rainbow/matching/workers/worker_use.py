@@ -452,8 +452,8 @@ class Workers:
             found.setdefault(stand, []).append(worker)
         return found
 
-    def say(self, per_slot: int, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
-        """Put together what single workers give; `per_slot` of them in turn make one slot, 0: no slot."""
+    def say(self, per_slot: int, outer: str, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
+        """Put together what single workers give; `per_slot` of them in turn make one slot `outer`, 0: no slot."""
         vertices: dict[str, int] = {}
         rows: list[CertificateRow] = []
         placed: list[tuple[str, dict[str, Mapping[str, int]]]] = []
@@ -463,8 +463,9 @@ class Workers:
             if by_vertex:
                 add_rows(rows, take.rows, bool(per_slot and place % per_slot), partial(self.vertex, worker))
                 vertices.update((self.vertex(worker, int(i)), amount) for i, amount in take.vertices.items())
-            for number, (label, held) in enumerate(take.placed):
-                shared = not label or (per_slot and not number)
+            first = next((number for number, (label, _) in enumerate(take.placed) if label == outer), 0)
+            for number, (label, held) in enumerate(take.placed):  # a slot in the slot may come before it by its label
+                shared = not label or (per_slot and number == first)
                 key = place // per_slot if per_slot and label else -1
                 into = merged.get(key) if shared else None
                 if into is None:

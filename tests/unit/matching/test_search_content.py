@@ -56,6 +56,17 @@ def test_slots_of_one_label_stay_apart(resources, vertices):
     assert [label for label, _ in take.placed] == ["run", "run"]
 
 
+@pytest.mark.parametrize("labels", ["ab", "ba"])
+def test_a_slot_on_several_workers_has_a_slot_on_each(labels):
+    outer, inner = labels
+    inside = slot(1, some("core"), label=inner)
+    request = slots(slot(1, {"type": "node", "count": 3, "with": [inside]}, label=outer), slot(1, some("core")))
+    alone = rainbow.Request((request.resources[:1],), request.tasks)
+    cluster = tree("n0 node", "n0/c0 core", "n1 node", "n1/c1 core", "n2 node", "n2/c2 core")
+    assert sorted(label for label, _ in takes(cluster, alone).placed) == sorted(f"{outer}{inner * 3}")
+    assert sorted(label for label, _ in Occupancy(cluster).take(alone).take.placed) == sorted(f"{outer}{inner * 3}")
+
+
 def test_a_slot_of_slots_alone_multiplies_them_and_starts_nothing():
     take = takes(tree(*GPU_AND_CORE), slots(slot(2, slot(2, some("core")))))
     assert [label for label, _ in take.placed] == ["run"] * 4
