@@ -138,7 +138,7 @@ def api() -> Mapping[str, Any]:
 
 # The reader of each block, page by page; graph-format.md and plugins.md have tests of their own.
 READERS: Mapping[str, list[Callable[[str], None]]] = {
-    "certificates.md": [graph, jobspec],
+    "certificates.md": [graph, jobspec, jobspec],
     "choose-by-time.md": [config],
     "run-models.md": [config],
     "coming-from-others.md": [jobspec],

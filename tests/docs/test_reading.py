@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -10,6 +12,7 @@ import yaml
 from tests.docs.test_words import ROOT, reading
 
 LIMITS = yaml.safe_load((ROOT / "tests" / "cases" / "reading.yaml").read_text())
+QUESTIONS = yaml.safe_load((ROOT / "tests" / "reading" / "questions.yaml").read_text())
 LOW = {"you", "prose"}  # more of these is better
 
 
@@ -62,3 +65,26 @@ def test_page_begins_with_who_it_is_for_and_what_they_will_have(name: str) -> No
     assert re.match(r"(This (guide|page|tutorial) is|These pages are) for ", first), first
     assert re.search(r"\b(you|your)\b|At the end", first, re.I), first
     assert len(list(reading.sentences(first))) >= 2, first
+
+
+def places(text: str) -> Iterator[str]:
+    """Yield each paragraph, list, row of a table, and block with the paragraph before it."""
+    before = ""
+    for part in re.split(r"(?ms)(^```.*?^```\s*$)", text):
+        if part.startswith("```"):
+            yield f"{before}\n{part}"
+            continue
+        for block in re.split(r"\n\s*\n", part):
+            yield from block.splitlines() if block.lstrip().startswith("|") else [block]
+            before = block or before
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: asked["question"])
+def test_question_is_answered_in_one_place_of_its_page(asked: dict[str, Any]) -> None:
+    text = reading.pages()[asked["page"]]
+    found = [" ".join(place.split()) for place in places(text)]
+    assert any(all(re.search(fact, place, re.I) for fact in asked["facts"]) for place in found), asked["answer"]
+
+
+def test_there_are_thirty_questions() -> None:
+    assert len({asked["question"] for asked in QUESTIONS}) == len(QUESTIONS) == 30
