@@ -64,6 +64,15 @@ PAGES = {
     "README.md": Page(
         instead=dict.fromkeys(["python3 -m venv", ". rain", "pip", "rainbow demo"], ": "), changing=MACHINE
     ),
+    "day.md": Page(
+        until={"rainbow job show 2": "rainbow jobs -n | grep -q RUNNING"},
+        changing=[
+            *MACHINE,
+            (r"RUNNING on desk, \S+ [^,]+,", "RUNNING on desk, HELD,"),
+            (r":\d{4,5},", ":PORT,"),
+            (r"1 node, \d+ cores", "1 node, N cores"),
+        ],
+    ),
     "first-job.md": Page(changing=MACHINE),
     "first-department.md": Page(instead={"pip install -q": "true"}),
     "accounts.md": Page(2, token=ADMIN, changing=AMOUNTS),

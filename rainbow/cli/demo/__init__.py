@@ -32,7 +32,14 @@ def demo(folder: Path | None, keep: bool) -> None:
 
 @click.command()
 @click.argument("name")
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port of the server.")
+@click.option(
+    "--port",
+    envvar="RAINBOW_PORT",
+    type=click.IntRange(1, 65535),
+    default=8080,
+    show_default=True,
+    help="Port of the server.",
+)
 def up(name: str, port: int) -> None:
     """Start a server and an agent for this machine, as cluster NAME, in the background; what runs stays as it is."""
     from rainbow.cli.demo.processes import bring_up

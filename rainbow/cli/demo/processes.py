@@ -142,7 +142,7 @@ def bring_up(name: str, port: int) -> str:
         bring_down()
         raise RainbowError(str(fault)) from fault
     size = f"{some(shown['workers'], 'node')}, {some(shown['totals'].get('core', 0), 'core')}"
-    return f"server on {noted['url']}, cluster {name} ({size}), credentials in {_credentials().parent}"
+    return f"server on {noted['url']}, cluster {name} ({size}), credentials in {_short(_credentials().parent)}"
 
 
 def bring_down() -> str:
@@ -176,6 +176,10 @@ def _registered(noted: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 
 def _credentials() -> Path:
     return Path(os.environ.get("RAINBOW_CREDENTIALS") or DEFAULT).expanduser()
+
+
+def _short(path: Path) -> str:
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 
 def _noted(folder: Path) -> dict[str, Any]:
