@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE # some hundred processes would each compile all of it again
 
-.PHONY: release demo test suite lint services bench scripts serve page tools docs soak jepsen clean
+.PHONY: release demo test suite lint services bench scripts serve page tools docs soak forgetful jepsen clean
 
 demo: .venv/installed ## clusters, jobs, agents: the main job from end to end; KEEP=1 leaves its web page until Enter
 	$(BIN)/rainbow demo $(if $(KEEP),--keep)
@@ -13,6 +13,9 @@ test: .venv/dev ## everything that must hold before a commit
 
 suite: .venv/dev services
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not docs"
+
+forgetful: .venv/dev services ## the suite without memory: what differs from `make test` is a fault
+	RAINBOW_MEMORY=off $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak and not docs"
 
 soak: .venv/dev services ## long campaigns: many examples, crashes, load
 	RAINBOW_SOAK=1 $(BIN)/pytest -m "soak or hypothesis"

@@ -22,7 +22,7 @@ from rainbow.scheduling import planner, policies, traits_of
 from rainbow.selection.choice import is_number
 from rainbow.service.core.counters import count
 from rainbow.service.core.heartbeats import PULLS, alive
-from rainbow.service.core.memory import ByCluster, Table, age, place
+from rainbow.service.core.memory import ByCluster, place
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler.plan_in_force import (
     BUDGET,
@@ -204,14 +204,16 @@ def _by_plan(
         if known and _holds(service, known, cluster) and known.answers.keys() >= set(wanted):
             answers = known.answers
         failed = service.state(Failures)
-        fault = failed.get(cluster_id, service.monotonic()) or ""
+        at, fault = failed.get(cluster_id, (-EVERY, ""))
+        if not 0 <= service.monotonic() - at < EVERY:
+            fault = ""
         try:
             answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, budget))
         except TryLater:
             answers = plans[cluster_id].answers if cluster_id in plans else {}
         except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
             fault = _text_of(service, cluster.name, raised)
-            failed.put(cluster_id, fault, service.monotonic())
+            failed[cluster_id] = service.monotonic(), fault
     known = plans.get(cluster_id)
     return {
         record.id: answers[record.id]
@@ -221,8 +223,9 @@ def _by_plan(
     }
 
 
-class Failures(Table[str, str], name="failed-reasons", most=4_096, valid=age(EVERY), key="cluster"):
-    """How a policy failed that was asked for readers: it is not asked again at once."""
+@place("failed-reasons", most="one for a cluster", of="when a policy failed that was asked for readers, and how")
+class Failures(ByCluster[tuple[float, str]]):
+    """When a policy failed that was asked for readers, and how: it is not asked again at once."""
 
 
 def _undecided(record: JobRecord, cluster: str, fault: str) -> Reason:

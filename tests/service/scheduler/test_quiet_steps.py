@@ -155,6 +155,7 @@ def test_longest_expected_of_a_stored_job_come_first(service, api):
         assert tasks.states_of(connection, job) == sorted([TaskState.WAITING, TaskState.ASSIGNED])
 
 
+@pytest.mark.remembers
 def test_cost_of_a_large_bag_grows_with_its_tasks_alone(api):
     """Twice the tasks take about twice the time (the original's time grew with the square)."""
 
