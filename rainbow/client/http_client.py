@@ -114,7 +114,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
 
     def delete_cluster(self, name: str, *, drain: bool = False) -> dict[str, Any]:
         """Delete a cluster; with live jobs only if `drain` says so. The answer is empty unless jobs still run."""
-        return self._object("DELETE", of_cluster(name), query=given(drain="true" if drain else None))
+        return self._object("DELETE", of_cluster(name), query=given(drain="true" if drain else None), keyed=True)
 
     def graph(self, name: str) -> dict[str, Any]:
         """Fetch the cluster's graph as it was given."""

@@ -157,8 +157,16 @@ def delete(name: str) -> Any:
     409 while jobs are active, unless `drain=true`: then waiting jobs that fit nowhere else are rejected, and the
     cluster is deleted (202) when its running tasks have ended.
     """
-    left = drain.delete(service(), who(), name, drain=flag("drain"))
-    return (jsonify(left), 202) if left else ("", 204)
+
+    def delete_once(asking: Caller, _: None, call: KeyedCall) -> dict[str, Any]:
+        return drain.delete(service(), asking, name, call, drain=flag("drain")) or {"deleted": name}
+
+    answer, _ = once(delete_once)
+    if "deleted" not in answer.get_json():
+        return answer, 202
+    answer.set_data(b"")
+    del answer.headers["Content-Type"]
+    return answer, 204
 
 
 @clusters.get("/<name>/graph")

@@ -35,6 +35,7 @@ from rainbow.transitions import TakenBack, transition
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+    from rainbow.service.core.keyed_call import KeyedCall
     from rainbow.service.core.service import Service
     from rainbow.store.clusters import ClusterRecord
     from rainbow.store.jobs import JobRecord
@@ -43,10 +44,13 @@ if TYPE_CHECKING:
 NOT_BEGUN = {TaskState.WAITING, TaskState.ASSIGNED}
 
 
-def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> dict[str, Any] | None:
+def delete(
+    service: Service, who: Caller, name: str, call: KeyedCall | None = None, *, drain: bool = False
+) -> dict[str, Any] | None:
     """Forget a cluster; Conflict, and nothing changed, while it has live jobs, unless `drain`.
 
-    Returns what must end before.
+    Returns what must end before. That it is done is kept under the call's key: its own secret ends with the cluster,
+    so that a caller whose answer was lost could not ask again.
     """
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
@@ -63,6 +67,8 @@ def delete(service: Service, who: Caller, name: str, *, drain: bool = False) -> 
                 raise _in_use(name, len(left))
             if not left and clusters.get(connection, record.id):  # a step may have been first
                 _remove(service, connection, record)
+                if call is not None:
+                    call.keep(connection, {"deleted": name})
         with after_commit("compile"):
             service.compile(name)
     service.tell(changed=True)

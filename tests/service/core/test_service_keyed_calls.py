@@ -129,3 +129,15 @@ def test_nothing_is_kept_of_a_call_that_is_refused_and_the_key_is_free(api: Api,
         assert api.call("POST", "/v1/clusters", register, REGISTRATION, Idempotency_Key=key).status_code == 409
     register["name"] = "elm"
     assert api.call("POST", "/v1/clusters", register, REGISTRATION, Idempotency_Key=key).status_code == 201
+
+
+def test_a_deleted_cluster_is_deleted_again_with_its_own_secret(api: Api, oak: Cluster) -> None:
+    key = secrets.token_hex(16)
+    answers = [api.call("DELETE", "/v1/clusters/oak", None, oak.secret, Idempotency_Key=key) for _ in range(3)]
+    assert [(one.status_code, one.data) for one in answers] == [(204, b"")] * 3
+    assert [one.headers.get("Idempotent-Replayed") for one in answers] == [None, "true", "true"]
+    assert api.call("DELETE", "/v1/clusters/oak", None, oak.secret).status_code == 401
+    assert api.call("DELETE", "/v1/clusters/oak", None, "rbs_stranger", Idempotency_Key=key).status_code == 401
+    api.register("oak")  # a new one of this name is another cluster, and stays
+    assert api.call("DELETE", "/v1/clusters/oak", None, oak.secret, Idempotency_Key=key).status_code == 204
+    assert [one["name"] for one in api.good("GET", "/v1/clusters", None, ADMIN)["clusters"]] == ["oak"]

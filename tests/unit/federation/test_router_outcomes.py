@@ -60,6 +60,22 @@ def test_calls_under_a_key_are_answered_as_the_first_time_through_a_router(tmp_p
             assert (one.status_code, other.json()) == (201, one.json())
 
 
+def test_who_ends_its_own_secret_through_a_router_may_say_so_again(tmp_path: Path) -> None:
+    with shards_at(tmp_path) as shards, router_of([shard.url for shard in shards]) as url:
+        for number in range(2):
+            made = register(url, f"c{number}")
+            listed = httpx.get(f"{url}/v1/tokens", headers={"Authorization": f"Bearer {made['secret']}"}).json()
+            [own] = [one["id"] for one in listed["tokens"] if one["kind"] == "secret"]
+            key = secrets.token_hex(16)
+            first, again = (
+                send(url, f"/v1/tokens/{own}:rotate", None, made["secret"], Idempotency_Key=key) for _ in range(2)
+            )
+            assert (first.status_code, again.json()) == (200, first.json())
+            headers = {"Authorization": f"Bearer {first.json()['secret']}", "Idempotency-Key": secrets.token_hex(16)}
+            ends = [httpx.delete(f"{url}/v1/clusters/c{number}", headers=headers) for _ in range(2)]
+            assert [one.status_code for one in ends] == [204, 204]
+
+
 def test_name_that_is_taken_is_409(tmp_path: Path) -> None:
     with shards_at(tmp_path) as shards, router_of([shard.url for shard in shards]) as url:
         register(url, "oak")
