@@ -7,7 +7,8 @@ waits       since when a job holds nothing; of the oldest jobs that do
 
 Shares, priorities and first come, first served may each leave a job with nothing forever: more users than machines,
 a better class that is always full, small shares that never leave a machine empty. This bounds what they can do: if
-what runs on the machines kept does not end within the patience, others are kept instead, each in its turn.
+what runs on the machines kept does not end within the patience, others are kept instead, each in its turn. A turn
+lasts half as long as the job has waited, so that one is longer than what runs at last, however short the patience is.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class LongestWait:
         if job is None:
             return
         known, tried = self.tried.get("kept", []), self.tried.get("tried", [])
-        if known and self.now - self.since >= (self.seconds or 0):
+        turn = max(self.seconds or 0, (self.now - self.waits[job.id]) / 2)
+        if known and self.now - self.since >= turn:
             known, tried, self.since = [], [*tried, *known], self.now
         hosts = sorted(self._hosts(job), key=lambda m: (m.id not in known, m.id in tried))
         if job in self.world.wide:

@@ -61,7 +61,7 @@ def test_without_patience_such_a_job_waits_for_ever():
 
 
 MIXES = range(500 if LONG else 12)
-MOVED = {"priority": [161]}  # starts beside kept space made it look for other space
+MOVED = {"priority": [161], "fair_share": [134, 161]}  # what was kept moved on before it was empty
 
 
 @pytest.mark.parametrize("policy", POLICIES)
