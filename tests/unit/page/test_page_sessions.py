@@ -160,6 +160,7 @@ def test_what_is_remembered_of_sessions_is_what_the_store_says(steps: list[str])
             assert told == [seen(api, cookie) for cookie in cookies], steps[: number + 1]
 
 
+@pytest.mark.remembers
 def test_a_session_that_was_just_asked_for_is_not_read_again(api: Api, clock: Clock) -> None:
     browser, statements = Browser(api, ADMIN), list[str]()
     sessions.find(api.service, browser.cookie)
