@@ -18,6 +18,10 @@ html_theme = "furo"
 html_title = f"Rainbow {release}"
 html_logo = None
 html_show_sourcelink = False
+# pictures in two themes are named by HTML that Sphinx does not read
+html_extra_path = [
+    str(path) for path in Path(__file__).parents[1].glob("*-*.*") if path.stem.endswith(("-light", "-dark"))
+]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 nb_execution_mode = "force"  # the notebook is stored without outputs
