@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rainbow.matching import Occupancy
+from rainbow.matching import Occupancy, faults_of, match
 from tests.history.attack import Break, run_broken
 from tests.support.oracle_cases import case
-from tests.support.trees import groups, some, tree
+from tests.support.trees import groups, slot, slots, some, tree
 from tests.unit.certificate.test_checker import holds
 from tests.unit.certificate.test_refutation import judged
 from tests.unit.matching.test_oracle import check
+from tests.unit.matching.test_oracle import judged as every_way
 from tests.unit.matching.test_search_content import groups_that_meet, takes
 
 SECONDS = 60.0  # of random plays, at most
@@ -26,9 +27,9 @@ FAULTS = (
     Break("slots of one label melt", "rainbow/matching/rows.py", "range(tier.copies if", "range(1 if"),
     Break(
         "slots are lost where types are mixed",
-        "rainbow/matching/upper_bound.py",
-        "given != {1}):\n        return None",
-        "given != {1}):\n        return wanted",
+        "rainbow/matching/workers/allocation.py",
+        "r.children or r.exclusive or not mixed",
+        "True",
     ),
     Break(
         "amounts are rounded for each vertex",
@@ -110,6 +111,33 @@ def grown(number: int) -> None:
     assert booked.free("n0").get("memory", 0) == max(0, sum(after) - taken), (before, after, taken)
 
 
+def mixed(number: int) -> None:
+    """Ask for slots of nodes of which some contain something and some do not."""
+    chance = random.Random(number)
+    nodes = [f"n{n} node" for n in range(chance.randint(2, 6))]
+    cores = [f"n{n}/c{n} core*4" for n in range(len(nodes)) if chance.random() < 0.3]
+    cluster, request = tree(*nodes, *cores), slots(slot(chance.randint(1, 6), some("node", chance.randint(1, 3))))
+    take = takes(cluster, request)
+    fits = request.resources[0].count.min * request.resources[0].children[0].count.min <= len(nodes)
+    assert (take is not None) == fits
+    assert take is None or faults_of(request, cluster, take.certificate()) == []
+
+
+def nested(number: int) -> None:
+    """Ask for what lies in workers with a property, which lie in others with and without it."""
+    chance, lines, above = random.Random(number), list[str](), [""]
+    for n in range(chance.randint(2, 5)):
+        at = chance.choice(above)
+        lines.append(f"{at}n{n} node{chance.choice(['', '+amd', '+amd'])}")
+        above.append(f"{at}n{n}/")
+        inside = chance.choice([["s{0} socket", "s{0}/c{0} core"], ["c{0} core"], []])
+        lines.extend(f"{at}n{n}/{one.format(n)}" for one in inside)
+    kind, many = chance.choice(["core", "socket"]), chance.randint(1, 2)
+    cluster, request = tree(*lines), groups(["amd"], a=some(kind, many))
+    takes(cluster, request)
+    assert match(request, [cluster])[0].matched == every_way(cluster, request)
+
+
 def compared(number: int) -> Any:
     """Compare what the verdict and the first start take."""
     return takes(*case(number)), takes(*groups_that_meet(number))
@@ -117,6 +145,8 @@ def compared(number: int) -> Any:
 
 PLAYS: dict[str, Callable[[int], Any]] = {
     "certificates": holds,
+    "nodes of two kinds": mixed,
+    "workers in workers": nested,
     "refutations": judged,
     "verdict and booking": compared,
     "graph changes": grown,
