@@ -160,6 +160,7 @@ class Served:
     parent: int
     secrets: str  # where process_secrets finds them
     figures: str  # the folder where workers leave their metrics for each other, "" for one
+    is_sound: bool  # the whole of the store was looked at before anything was served
 
 
 def serve(
@@ -179,12 +180,12 @@ def serve(
     tls_of(settings.server)
     workers = settings.server.workers
     check_workers(workers, database)
-    check_service(database, settings, config)  # what cannot be opened is said before anything is served
+    is_sound = check_service(database, settings, config)  # what cannot be opened is said before anything is served
     with listener_at(host, port) as listener, _figures(workers) as figures:
         scheme = "https" if settings.server.certificate else "http"
         url, named = f"{scheme}://{host}:{port}", without_password(database)
         log.info("serving", url=url, database=named, scheduler=scheduler, workers=workers)
-        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures)
+        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures, is_sound)
         Supervisor(partial(_start_worker, told, listener), GRACE + 5, workers).run()
 
 
@@ -289,7 +290,7 @@ def work(told: Served, listener: socket.socket, place: int) -> None:
     process_secrets.take_over(told.secrets)
     settings = read_config(told.config) if told.config else Settings()
     log_to_stderr(settings.server.log)
-    service = open_service(told.database, settings, told.config)
+    service = open_service(told.database, settings, told.config, is_sound=told.is_sound)
     app = create_app(service)
     share(told.figures, place)
     start(service, told.config, settings, scheduler=told.scheduler)

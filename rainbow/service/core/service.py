@@ -355,14 +355,24 @@ def entry_of(record: ClusterRecord, cluster: Cluster) -> RegisteredCluster:
     return RegisteredCluster(record.id, record.revision, cluster, draining, drained)
 
 
-def open_service(database: str, settings: Settings, config: str | None = None, *, existing: bool = False) -> Service:
+def open_service(
+    database: str,
+    settings: Settings,
+    config: str | None = None,
+    *,
+    existing: bool = False,
+    is_sound: bool | None = None,
+) -> Service:
     """Open the store and make the two global credentials if nothing sets them; their file is named in the log.
 
     They are kept beside the database if that is a file, else beside the configuration, else in the working folder.
-    `existing`: NotFound if there is no store, instead of a new one. A file is looked at first; what of a large one is
-    not seen within LOOK seconds is looked at while the service works.
+    `existing`: NotFound if there is no store, instead of a new one. A file is looked at first, unless `is_sound` says
+    what `check_service` has seen; what of a large one is not seen within LOOK seconds is looked at while the service
+    works.
     """
-    store, settings, is_sound = _opened(database, settings, config, existing=existing)
+    if is_sound is None:
+        is_sound = _look_at(file_of(database))
+    store, settings = _opened(database, settings, config, existing=existing)
     service = Service(store, settings, folder=folder_of(file_of(database), config))
     if not is_sound:
         look = partial(service.state(Readiness).watch, store)
@@ -370,18 +380,27 @@ def open_service(database: str, settings: Settings, config: str | None = None, *
     return service
 
 
-def check_service(database: str, settings: Settings, config: str | None = None) -> None:
-    """Do of `open_service` all that may fail, and nothing that takes long."""
+def check_service(database: str, settings: Settings, config: str | None = None) -> bool:
+    """Do of `open_service` all that may fail, and nothing that takes long.
+
+    Return whether the whole store has been looked at.
+    """
+    is_sound = _look_at(file_of(database))
     _opened(database, settings, config)[0].close()
+    return is_sound
+
+
+def _look_at(file: Path | None) -> bool:
+    """Return whether LOOK seconds were enough to look at the whole of a store. ConfigError: it is damaged."""
+    return file is None or not file.exists() or sqlite.check_file(file, LOOK)
 
 
 def _opened(
     database: str, settings: Settings, config: str | None, *, existing: bool = False
-) -> tuple[Store, Settings, bool]:
-    """Return the store, the settings with their credentials, and whether the whole store has been looked at."""
+) -> tuple[Store, Settings]:
+    """Return the store, and the settings with their credentials."""
     file = file_of(database)
     made = file is not None and not file.exists()
-    is_sound = made or file is None or sqlite.check_file(file, LOOK)
     store = open_store(database, existing=existing)
     store.remember_clusters()
     if made:  # a mistyped path is seen here
@@ -389,7 +408,7 @@ def _opened(
     folder = folder_of(file, config)
     secret = settings.secret or secret_of("RAINBOW_REGISTRATION_SECRET") or _kept(folder, "registration")
     admin = settings.admin or secret_of("RAINBOW_ADMIN_TOKEN") or _kept(folder, "admin")
-    return store, replace(settings, secret=secret, admin=admin), is_sound
+    return store, replace(settings, secret=secret, admin=admin)
 
 
 def folder_of(file: Path | None, config: str | None) -> Path:

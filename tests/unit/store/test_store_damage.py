@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from click.testing import CliRunner
 from rainbow.cli.main import main
 from rainbow.errors import ConfigError
 from rainbow.service import Settings
+from rainbow.service.core.readiness import Readiness
 from rainbow.service.core.service import check_service, open_service
 from rainbow.store import open_store, sqlite
 from rainbow.store.backup import backup, restore
@@ -93,3 +97,23 @@ def test_a_look_that_takes_too_long_is_cut_off_and_says_so(file: Path, monkeypat
     monkeypatch.setattr(sqlite, "STEPS", 1)
     assert sqlite.check_file(file, -1.0) is False
     assert sqlite.check_file(file) is True
+
+
+def test_what_was_looked_at_before_serving_is_not_looked_at_again(file: Path) -> None:
+    assert check_service(str(file), Settings()) is True
+    with closing(sqlite3.connect(file)) as store:
+        [(page,)] = store.execute("SELECT rootpage FROM sqlite_master WHERE name = 'audit'")
+    with file.open("r+b") as pages:  # a page that no start reads
+        pages.seek((page - 1) * 4096)
+        pages.write(bytes(4096))
+    with pytest.raises(ConfigError):
+        open_service(str(file), Settings())
+    open_service(str(file), Settings(), is_sound=True).close()
+    service = open_service(str(file), Settings(), is_sound=False)  # a large one: the rest is looked at meanwhile
+    readiness = service.state(Readiness)
+    for _ in range(600):
+        if readiness.damage:
+            break
+        time.sleep(0.05)
+    service.close()
+    assert readiness.damage.startswith(f"store {file} is damaged: ")
