@@ -18,6 +18,7 @@ the commit, which is the wait for the disk. `Store.for_agents` is called, after 
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -437,9 +438,18 @@ def file_of(url: str) -> Path | None:
     return None
 
 
+# a URL that names several servers, as libpq reads it: the one that takes writes is used
+SEVERAL = re.compile(r"(postgres\w*(?:\+\w+)?://(?:[^@/?]*@)?)([^@/?,]+(?:,[^@/?,]+)+)(?=[/?]|$)")
+
+
 def _parsed(url: str) -> sa.URL:
+    servers: tuple[str, ...] = ()
+    if several := SEVERAL.match(url):
+        servers = tuple(several[2].split(","))
+        url = several[1] + url[several.end() :]
     try:
-        return sa.make_url(url if "://" in url else f"sqlite:///{url}")
+        parsed = sa.make_url(url if "://" in url else f"sqlite:///{url}")
+        return parsed.update_query_dict({"host": servers}) if servers else parsed
     except (sa.exc.ArgumentError, ValueError) as error:  # ValueError: a port that is no number
         raise ConfigError("the database must be given as a path or a URL, like sqlite:///rainbow.db") from error
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -71,6 +72,43 @@ def _ask(engine: sa.Engine, connection: Any, record: Any, _proxy: Any) -> None:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as error:
             raise sa.exc.DisconnectionError from error
+
+
+def standby_warnings(rows: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Name the standbys, of rows of pg_stat_replication, to which a failover may lose what was answered.
+
+    >>> standby_warnings([("db2", "async"), ("db3", "sync"), ("db4", "quorum"), ("db5", None)])
+    ['standby db2 is not synchronous: a failover may lose what was answered']
+    """
+    return [
+        f"standby {name} is not synchronous: a failover may lose what was answered"
+        for name, state in rows
+        if state == "async"  # None: only the superuser and pg_monitor may see it
+    ]
+
+
+def trouble_of(engine: sa.Engine) -> list[str]:
+    """Return what an operator should know of the standbys; ConfigError behind a pool of transactions.
+
+    A pool of transactions gives a connection another server process from one transaction to the next, and so forgets
+    LISTEN and what was set. Two connections show it: while one is in a transaction, the other is moved.
+    """
+    read = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with read.connect() as one, engine.connect() as other:
+        pids = [one.execute(_PID).scalar_one()]
+        other.execute(_PID)
+        pids.append(one.execute(_PID).scalar_one())
+        other.rollback()
+        if len(set(pids)) > 1:
+            raise ConfigError(
+                "the database is behind a pool in transaction mode, as of PgBouncer: LISTEN does not work there; "
+                "connect to PostgreSQL itself, or use pool_mode = session"
+            )
+        rows = one.exec_driver_sql("SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1")
+        return standby_warnings((name, state) for name, state in rows)
+
+
+_PID = sa.text("SELECT pg_backend_pid()")
 
 
 def take_turn(connection: sa.Connection, *, beside: bool = False) -> None:

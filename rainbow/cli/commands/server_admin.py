@@ -145,7 +145,7 @@ def _packages(_url: str, _: Settings) -> Iterator[Found]:
 
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
-    from rainbow.store import clusters, file_of, open_store, sqlite
+    from rainbow.store import clusters, file_of, open_store, postgresql, sqlite
     from rainbow.store.migrations.upgrade import is_current
 
     file = file_of(url)
@@ -163,6 +163,19 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         finally:
             store.close()
 
+    def standbys() -> list[str]:
+        store = open_store(url, existing=True, migrate=False)
+        try:
+            return postgresql.trouble_of(store.engine)
+        finally:
+            store.close()
+
+    if file is None:
+        try:
+            yield from (("database", "warning", words) for words in standbys())
+        except RainbowError as fault:
+            yield ("database", "fault", printer.one_line(str(fault)))
+            return
     if file is None or file.exists() or sqlite.has_held_clusters(file):
         yield _guarded("store", check)
     else:

@@ -12,6 +12,7 @@ from alembic.config import Config
 
 from rainbow.errors import Unavailable
 from rainbow.store import Store, events, open_store, postgresql
+from rainbow.store.engine import open_engine
 from rainbow.store.migrations import upgrade
 from tests.support.postgres import Postgres
 
@@ -113,3 +114,19 @@ def test_a_migration_may_compute_longer_than_a_writer_may_be_idle(
     store = open_store(postgres_server.new_empty_database())
     happen(store)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("servers", "hosts", "ports"),
+    [("db1", "db1", "None"), ("db1,db2", "db1,db2", ","), ("127.0.0.1:1,127.0.0.1:2", "127.0.0.1,127.0.0.1", "1,2")],
+)
+def test_a_url_names_every_server_that_may_take_writes(servers: str, hosts: str, ports: str) -> None:
+    engine = open_engine(f"postgresql://ann:x@{servers}/rainbow?target_session_attrs=read-write")
+    _, connect = engine.dialect.create_connect_args(engine.url)
+    assert (connect["host"], str(connect.get("port")), connect["dbname"]) == (hosts, ports, "rainbow")
+    assert (connect["user"], connect["password"], connect["target_session_attrs"]) == ("ann", "x", "read-write")
+
+
+def test_a_database_without_pool_and_standby_has_no_trouble(store: Store) -> None:
+    if store.many_processes:
+        assert postgresql.trouble_of(store.engine) == []
