@@ -182,5 +182,6 @@ def draw_rows(console: Console, certificate: Certificate, names: Sequence[str]) 
     for n, row in enumerate(certificate.rows):
         below = "-" if row.up < 0 else str(row.up)
         vertex = "-" if row.vertex is None else row.vertex or "outside"
-        cells.append([str(n), below, names[row.request], row.how, vertex, str(row.amount or "")])
+        name = names[row.request] if row.request < len(names) else f"request {row.request}"  # of a graph before
+        cells.append([str(n), below, name, row.how, vertex, str(row.amount or "")])
     console.print(table(["ROW", "BELOW", "REQUEST", "HOW", "VERTEX", "AMOUNT"], cells))

@@ -91,14 +91,20 @@ def reading_of(connection: sa.Connection, record: JobRecord) -> Reading:
 
 def _changed(read: Reading, overrides: Mapping[str, Any] | None) -> Reading:
     """Return what a job asks for after changes of what it was submitted with."""
-    request = submitted = read.submitted or read.request
+    submitted = read.submitted or read.request
+    request = changed_request(submitted, overrides)
+    return read if request is read.request else replace(read_request(request), submitted=submitted)
+
+
+def changed_request(request: Request, overrides: Mapping[str, Any] | None) -> Request:
+    """Return what was submitted with the changes since: another limit, fewer nodes, what was left out."""
     if overrides and "duration" in overrides:
         request = replace(request, duration=float(overrides["duration"]))
     if overrides and "nodes" in overrides:
         request = _resized(request, overrides["nodes"])
     for name in (overrides or {}).get("without", ()):
         request = next((made for left_out, made in _omissions(request) if left_out == name), request)
-    return read if request is read.request else replace(read_request(request), submitted=submitted)
+    return request
 
 
 # ── what may be changed of a job of which nothing has begun ──

@@ -17,6 +17,7 @@ from rainbow.matching import asks_site, candidates_of, match, names_of, refusals
 from rainbow.selection.variables import matched_values
 from rainbow.service.core.counters import phase
 from rainbow.service.core.memory import IMMUTABLE, Table
+from rainbow.service.jobs.jobspecs import changed_request
 from rainbow.service.placement.candidates import MOST_REQUESTORS, DigestedText, own_queues, placeable
 
 if TYPE_CHECKING:
@@ -172,10 +173,16 @@ class Matches(
     """The last matches by what was asked and of whom."""
 
 
-def find(service: Service, jobspec: Any, reach: ReachableClusters, backend: str) -> Found:
+def find(
+    service: Service,
+    jobspec: Any,
+    reach: ReachableClusters,
+    backend: str,
+    overrides: Mapping[str, Any] | None = None,
+) -> Found:
     """Read a jobspec and match it, as far as that is not known; one that time has cut short is not kept."""
     with phase("parse"):
-        request = _read(service.state(Requests), jobspec)
+        request = changed_request(_read(service.state(Requests), jobspec), overrides)
     of_sites = reach.has_sites or asks_site(request)
     own, settings, known = own_queues(service, request, reach.entries), service.settings, service.state(Matches)
     key = (request.site_key if of_sites else request.key, reach, backend, own, settings.undecided)

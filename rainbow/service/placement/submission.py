@@ -53,6 +53,7 @@ class Submission:
     login: str | None = None  # of who submits: the requestor where none is named; no part of what was asked
     account: str | None = None  # who pays; None: as the jobspec says, else the requestor's default
     stated: Sequence[str] = ()  # variables that clusters of other servers state; no part of what was asked
+    overrides: Mapping[str, Any] | None = None  # what was changed of it while it waited for a cluster
     queue: bool | None = None  # wait where clusters match and none takes it now; None: as the server is set
 
     def digest(self) -> str:
@@ -141,7 +142,7 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = eligible_clusters(service, who, names, even_drained=queues(service, asked))
     settings = service.settings
-    found = find(service, asked.jobspec, among, asked.backend or settings.backend)
+    found = find(service, asked.jobspec, among, asked.backend or settings.backend, asked.overrides)
     for verdict, times in found.match.counts.items():
         count("rainbow_matches", verdict, times)
     return found

@@ -286,5 +286,6 @@ def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submiss
         tag=waiting.tag or None,
         backend=kept.backend,
         account=waiting.account or None,
+        overrides=waiting.overrides,
         queue=True,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.certificate.document import Stored, names_of, written
 from rainbow.errors import NotFound
+from rainbow.matching import settled
 from rainbow.scheduling.gangs import gangs
 from rainbow.service.jobs.jobspecs import reading
 from rainbow.service.jobs.lifecycle import visible_job
@@ -33,7 +34,9 @@ def certificate(service: Service, who: Caller, job_id: str, index: int | None = 
     if stored.certificate is None:
         return {"version": 1, "graph": stored.graph, "sha256": stored.sha256, "count": stored.rows}
     gang = next(gang for gang in gangs(request) if gang.number == task.gang)
-    names = names_of(gang.request.variants[stored.certificate.variant])
+    entry = service.catalogue.get(record.cluster)
+    proved = settled(gang.request, entry.cluster, service.settings.backend) if entry is not None else gang.request
+    names = names_of(proved.variants[stored.certificate.variant])
     return {**written(stored.certificate), "requests": names}
 
 

@@ -298,3 +298,19 @@ def test_the_best_account_by_fair_share_comes_before_all_turns():
         order.append(following[0])
         turns.serve(following[1])
     assert order == ["j2", "j0", "j1"]
+
+
+def test_a_job_that_waits_for_a_cluster_is_placed_as_it_was_changed(api: Api, clock: Clock) -> None:
+    oak = api.register("oak", grid(4, 2), state={"nodes_free": 2})
+    tries, wide = rounds(api), queue(api, oak, nodes=3)
+    assert wide["state"] == "UNPLACED"
+    assert tries.look() == []
+    api.good("PATCH", f"/v1/jobs/{wide['id']}", {"nodes": 2, "time_limit": 60}, oak.token)
+    clock.now += RETRY + 1
+    assert tries.look() == [wide["id"]]
+    shown = show(api, wide)
+    assert (shown["state"], shown["cluster"], shown["nodes"]) == ("WAITING", "oak", 2)
+    assert api.good("GET", f"/v1/jobs/{wide['id']}/replay", None, oak.token)["equal"] is True
+    oak.say("heartbeat", workers=["n0", "n1", "n2", "n3"])
+    [offer] = oak.take()
+    assert len(offer["placement"]) == 2
