@@ -47,7 +47,7 @@ from rainbow.api.views.events import events
 from rainbow.api.views.jobs import batch, jobs
 from rainbow.api.views.slurm import slurm
 from rainbow.api.wire import refuse_unknown_queries
-from rainbow.errors import ConfigError, RainbowError
+from rainbow.errors import ConfigError, RainbowError, Unavailable
 from rainbow.service import Service, Settings, check_service, open_service, read_config
 from rainbow.service.agents.liveness import store_signs
 from rainbow.service.core.counters import gauge, leave, share
@@ -141,6 +141,7 @@ def without_password(database: str) -> str:
 
 
 PR_SET_PDEATHSIG = 1
+EACH = 10.0  # seconds between two lines of the log about a database that is away
 FREED = 10.0  # seconds to wait for an address that is in use
 GRACE = 20  # seconds that running requests get when the server stops
 TURN = 0.0005  # seconds that a thread computes before another has its turn, where Python would take ten times that
@@ -180,13 +181,28 @@ def serve(
     tls_of(settings.server)
     workers = settings.server.workers
     check_workers(workers, database)
-    is_sound = check_service(database, settings, config)  # what cannot be opened is said before anything is served
+    is_sound = _when_there(database, settings, config)  # what cannot be opened is said before anything is served
     with listener_at(host, port) as listener, _figures(workers) as figures:
         scheme = "https" if settings.server.certificate else "http"
         url, named = f"{scheme}://{host}:{port}", without_password(database)
         log.info("serving", url=url, database=named, scheduler=scheduler, workers=workers)
         told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures, is_sound)
         Supervisor(partial(_start_worker, told, listener), GRACE + 5, workers).run()
+
+
+def _when_there(database: str, settings: Settings, config: str | None) -> bool:
+    """Check the service; wait for a database of others that is away, as one that has no leader yet."""
+    said = float("-inf")
+    while True:
+        try:
+            return check_service(database, settings, config)
+        except Unavailable as trouble:
+            if file_of(database) is not None:
+                raise
+            if time.monotonic() >= said + EACH:
+                said = time.monotonic()
+                log.warning("waiting-for-database", cause=str(trouble))
+        time.sleep(1)
 
 
 def check_workers(workers: int, database: str) -> None:

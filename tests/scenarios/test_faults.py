@@ -160,6 +160,19 @@ def test_postgresql_restarted_under_load_is_503_and_then_goes_on(tmp_path: Path,
         processes.end()
 
 
+def test_a_server_started_while_postgresql_is_away_waits_for_it(tmp_path: Path, own_postgres: Postgres) -> None:
+    processes, port = Processes(tmp_path, own_postgres.new_database()), free_port()
+    own_postgres.stop()
+    try:
+        processes.start("serve", "--port", str(port))
+        until(lambda: any("waiting-for-database" in path.read_text() for path in tmp_path.glob("*serve.log")))
+        own_postgres.start()
+        until(Client(f"http://127.0.0.1:{port}", tries=1).ready)
+        assert "Traceback" not in "".join(path.read_text() for path in tmp_path.glob("*serve.log"))
+    finally:
+        processes.end()
+
+
 # ── SQLite's file ──
 
 FULL = """
