@@ -77,14 +77,16 @@ def _ask(engine: sa.Engine, connection: Any, record: Any, _proxy: Any) -> None:
 def standby_warnings(rows: Iterable[tuple[str, str | None]]) -> list[str]:
     """Name the standbys, of rows of pg_stat_replication, to which a failover may lose what was answered.
 
-    >>> standby_warnings([("db2", "async"), ("db3", "sync"), ("db4", "quorum"), ("db5", None)])
-    ['standby db2 is not synchronous: a failover may lose what was answered']
+    >>> for line in standby_warnings([("db2", "async"), ("db3", "sync"), ("db4", "quorum"), ("db5", None)]):
+    ...     print(line)
+    standby db2 is not synchronous: a failover may lose what was answered
+    whether standby db5 is synchronous is not shown to this role: grant it pg_monitor
     """
-    return [
-        f"standby {name} is not synchronous: a failover may lose what was answered"
-        for name, state in rows
-        if state == "async"  # None: only the superuser and pg_monitor may see it
-    ]
+    said = {
+        "async": "standby {} is not synchronous: a failover may lose what was answered",
+        None: "whether standby {} is synchronous is not shown to this role: grant it pg_monitor",
+    }
+    return [said[state].format(name) for name, state in rows if state in said]
 
 
 def trouble_of(engine: sa.Engine) -> list[str]:

@@ -14,6 +14,7 @@ from rainbow.errors import Unavailable
 from rainbow.store import Store, events, open_store, postgresql
 from rainbow.store.engine import open_engine
 from rainbow.store.migrations import upgrade
+from tests.support.ports import free_port
 from tests.support.postgres import Postgres
 
 
@@ -128,5 +129,14 @@ def test_a_url_names_every_server_that_may_take_writes(servers: str, hosts: str,
 
 
 def test_a_database_without_pool_and_standby_has_no_trouble(store: Store) -> None:
-    if store.many_processes:
-        assert postgresql.trouble_of(store.engine) == []
+    assert store.trouble() == []
+
+
+def test_a_database_that_goes_away_while_it_is_looked_at_is_unavailable(store: Store) -> None:
+    if not store.many_processes:
+        pytest.skip("a file does not go away")
+    store.close()
+    away = open_engine(f"postgresql://ann:x@127.0.0.1:{free_port()}/rainbow")
+    store.engine = away
+    with pytest.raises(Unavailable):
+        store.trouble()
