@@ -48,8 +48,8 @@ class cached_property(Generic[T]):  # noqa: N801 - it stands where functools' ow
         """Return the value; what is kept is found before this is asked."""
         if instance is None:
             return self
-        found: T = instance.__dict__.setdefault(self._name, self._work_out(instance))
-        return found
+        result: T = instance.__dict__.setdefault(self._name, self._work_out(instance))
+        return result
 
 
 class LazyModule:
@@ -64,8 +64,8 @@ class LazyModule:
 
     def __getattr__(self, name: str) -> Any:
         """Return what the module has, and keep it."""
-        found = vars(self)[name] = getattr(import_module(self._name), name)
-        return found
+        result = vars(self)[name] = getattr(import_module(self._name), name)
+        return result
 
 
 class Same:

@@ -83,11 +83,11 @@ class FairQueue(Generic[T]):
 
     def take(self, fits: Callable[[T], bool] = lambda _: True) -> Waiting[T] | None:
         """Take the first item out; it is to be charged when it is done."""
-        found = self.first(fits)
-        if found is not None:
-            self._finishes[found.caller] = self._start(found)
-            self.remove(found)
-        return found
+        result = self.first(fits)
+        if result is not None:
+            self._finishes[result.caller] = self._start(result)
+            self.remove(result)
+        return result
 
     def remove(self, waiting: Waiting[T]) -> None:
         """Take an item out as if it had never come."""

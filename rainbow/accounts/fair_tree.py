@@ -134,15 +134,15 @@ def _sums(tree: Tree, usage: Usage) -> dict[Key, float]:
 
 
 def _children(tree: Tree) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+    result: dict[str, list[Node]] = {}
     for account in tree.accounts.values():
         if account.shares is not None:
-            found.setdefault(_above(tree, account), []).append(account)
+            result.setdefault(_above(tree, account), []).append(account)
     for member in tree.members.values():
         parent = tree.accounts.get(member.account)
         above = _above(tree, parent) if parent and parent.shares is None else member.account
-        found.setdefault(above, []).append(member)
-    return found
+        result.setdefault(above, []).append(member)
+    return result
 
 
 def _above(tree: Tree, account: Account) -> str:

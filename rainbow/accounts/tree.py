@@ -70,11 +70,11 @@ class Tree:
         >>> [one.name for one in tree.line("dna")]
         ['dna', 'bio']
         """
-        found: list[Account] = []
-        while account in self.accounts and len(found) <= DEEPEST:
-            found.append(self.accounts[account])
-            account = found[-1].parent
-        return found
+        result: list[Account] = []
+        while account in self.accounts and len(result) <= DEEPEST:
+            result.append(self.accounts[account])
+            account = result[-1].parent
+        return result
 
     def below(self, account: str) -> Iterator[Account]:
         """Give the accounts right below one."""

@@ -301,7 +301,7 @@ async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:
 def environment(scope: dict[str, Any], body: bytes, address: str) -> dict[str, Any]:
     """Return a request's environment; its `wsgi.input` is the plain body, to be made a file for each call."""
     host, port = (scope["server"] or ("", 0))[:2]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
@@ -324,7 +324,7 @@ def environment(scope: dict[str, Any], body: bytes, address: str) -> dict[str, A
             continue  # the body is unpacked
         key, text = name.decode("latin-1").upper().replace("-", "_"), value.decode("latin-1")
         key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
-        found[key] = f"{found[key]},{text}" if key in found else text
-    if "CONTENT_LENGTH" in found:
-        found["CONTENT_LENGTH"] = str(len(body))
-    return found
+        result[key] = f"{result[key]},{text}" if key in result else text
+    if "CONTENT_LENGTH" in result:
+        result["CONTENT_LENGTH"] = str(len(body))
+    return result

@@ -32,8 +32,8 @@ A = TypeVar("A")
 
 def waited() -> float | None:
     """Return how long this request has waited; None where the view has to wait itself."""
-    found: float | None = request.environ.get(WAITED)
-    return found
+    result: float | None = request.environ.get(WAITED)
+    return result
 
 
 def park(pause: Pause | None, agent: tuple[str, str] | None = None) -> None:

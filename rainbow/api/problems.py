@@ -88,12 +88,12 @@ def body_of(fault: RainbowError) -> dict[str, Any]:
 
 def headers_of(fault: RainbowError) -> dict[str, str]:
     """Return the headers of a fault's problem."""
-    found = {"Content-Type": "application/problem+json"}
+    result = {"Content-Type": "application/problem+json"}
     if isinstance(fault, TryLater):
-        found["Retry-After"] = str(fault.retry_after)
+        result["Retry-After"] = str(fault.retry_after)
     if STATUS.get(fault.code) == 401:
-        found["WWW-Authenticate"] = "Bearer"
-    return found
+        result["WWW-Authenticate"] = "Bearer"
+    return result
 
 
 def of_fault(fault: RainbowError) -> Response:

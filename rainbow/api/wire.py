@@ -47,9 +47,9 @@ def tokens() -> list[str]:
 def tokens_of(header: str) -> list[str]:
     """Read the credentials of such a header; RequestError if they are too many."""
     parts = [part.strip() for part in header.split(",") if part.strip()]
-    found = [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
-    check_credentials(len(found), "the header Authorization")
-    return found
+    result = [part[len("bearer ") :].strip() for part in parts if part.lower().startswith("bearer ")]
+    check_credentials(len(result), "the header Authorization")
+    return result
 
 
 MOST_CREDENTIALS = 64  # of a header, and of a body: each one is looked up
@@ -162,10 +162,10 @@ def body(graph: bool = False) -> bytes:
         raise LimitError(f"request body is {request.content_length} bytes; the limit is {most} bytes", limit="body")
     if request.mimetype == "multipart/form-data":
         raise RequestError(f"the body is a form with files; {AS_IT_IS}", pointer="")
-    found = bytes(request.stream.read(most + 1))
-    if len(found) > most:
+    result = bytes(request.stream.read(most + 1))
+    if len(result) > most:
         raise LimitError(f"request body exceeds the limit of {most} bytes", limit="body")
-    return found
+    return result
 
 
 def read_json(graph: bool = False) -> Any:
@@ -178,19 +178,19 @@ def read_json(graph: bool = False) -> Any:
 
 def _parsed(text: str) -> Any:
     """Parse JSON; ValueError also for a key that comes twice, and half a surrogate pair, which no store can hold."""
-    found = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_once)
+    result = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_once)
     if "\\ud" in text.lower():
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        json.dumps(result, ensure_ascii=False).encode()
+    return result
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {twice[:80]!r} comes twice")
-    return found
+    return result
 
 
 def _finite(text: str) -> float:
@@ -206,11 +206,11 @@ def _no_constant(name: str) -> None:
 
 def read_mapping(form: str, graph: bool = False) -> dict[str, Any]:
     """Read a JSON body of one of the forms of schemas.py."""
-    found = read_json(graph)
-    if not isinstance(found, dict):
+    result = read_json(graph)
+    if not isinstance(result, dict):
         raise RequestError("request body must be a JSON object", pointer="")
-    check(found, form)
-    return found
+    check(result, form)
+    return result
 
 
 def read_state() -> Any:

@@ -121,12 +121,12 @@ def vertices_of(cluster: Cluster) -> Vertices:
 
 def numbered(resources: Collection[Resource]) -> list[tuple[Resource, int]]:
     """Number the requests of a variant depth first; return each with the number of the one above, -1: none."""
-    found, stack = list[tuple["Resource", int]](), [(resource, -1) for resource in reversed(tuple(resources))]
+    result, stack = list[tuple["Resource", int]](), [(resource, -1) for resource in reversed(tuple(resources))]
     while stack:
         resource, up = stack.pop()
-        stack.extend((child, len(found)) for child in reversed(resource.children))
-        found.append((resource, up))
-    return found
+        stack.extend((child, len(result)) for child in reversed(resource.children))
+        result.append((resource, up))
+    return result
 
 
 def verify(

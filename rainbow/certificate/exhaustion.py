@@ -141,7 +141,7 @@ class Exhaustion:
 
     def _of_type(self, goal: Goal) -> list[int]:
         """Return the vertices of a goal's type that may be used: leaves wherever they lie, others the topmost."""
-        nodes, found = self.nodes, list[int]()
+        nodes, result = self.nodes, list[int]()
         needs = (*needs_of(goal.r, nodes.cluster.worker_type), *goal.needs)
         for n in range(goal.first, len(nodes.ids)):
             if nodes.fields[n].type != goal.r.type or nodes.is_shut[n] or goal.scope not in self.above[n]:
@@ -152,8 +152,8 @@ class Exhaustion:
             is_inner = any(nodes.fields[k].type == goal.r.type for k in between)
             divisible = nodes.is_leaf[n] and not (goal.r.exclusive or needs or goal.r.children)
             if (divisible or not is_inner) and nodes.meets(needs, n):
-                found.append(n)
-        return found
+                result.append(n)
+        return result
 
     def _use(self, goal: Goal) -> Iterator[tuple[list[Goal], list[Hold], list[Draw]]]:
         place = OUTSIDE if goal.place == OUTSIDE else None

@@ -38,14 +38,14 @@ class Facts:
     @cached_property
     def sums(self) -> list[dict[str, int]]:
         """How much of each type, in base units, lies in one vertex of each entry."""
-        found: list[dict[str, int]] = [{} for _ in self.outline.fields]
-        for entry in range(len(found) - 1, -1, -1):
+        result: list[dict[str, int]] = [{} for _ in self.outline.fields]
+        for entry in range(len(result) - 1, -1, -1):
             fields, up = self.outline.fields[entry], self.outline.parents[entry]
-            own = found[entry]
+            own = result[entry]
             own[fields.type] = own.get(fields.type, 0) + fields.size * quantity(fields.unit)[1]
             for kind, amount in own.items() if up >= 0 else ():
-                found[up][kind] = found[up].get(kind, 0) + amount * (self.outline.counts[entry] or 1)
-        return found
+                result[up][kind] = result[up].get(kind, 0) + amount * (self.outline.counts[entry] or 1)
+        return result
 
     def has_fact(self, entry: int, fact: str, least: int) -> bool:
         """Return whether a worker of an entry has as much of a thing as `at_least` says."""

@@ -68,11 +68,11 @@ def refutations(
 ) -> list[Refutation]:
     """Refute each variant by the first of the kinds that holds; `steps`: of the search, by variant."""
     nodes = None if cluster.levels == "strict" else Nodes(request, cluster, held, closed, meets)
-    found: list[Refutation] = []
+    result: list[Refutation] = []
     for number, resources in enumerate(request.variants):
         first = _of_sums(resources, cluster) or (nodes and _bound(nodes, resources))
-        found.append(first or Refutation("exhaustion", steps=steps[number] if number < len(steps) else 0))
-    return found
+        result.append(first or Refutation("exhaustion", steps=steps[number] if number < len(steps) else 0))
+    return result
 
 
 def refutation_faults(
@@ -145,19 +145,19 @@ def _multiplied(resources: Sequence[Resource]) -> Mapping[str, int]:
 
 def _each(resources: Sequence[Resource]) -> list[tuple[Resource, int]]:
     """Return every request but slots, with how many are asked for in all."""
-    found, stack = list[tuple["Resource", int]](), [(r, 1) for r in reversed(resources)]
+    result, stack = list[tuple["Resource", int]](), [(r, 1) for r in reversed(resources)]
     while stack:
         r, times = stack.pop()
         times *= r.count.min
         stack.extend((child, times) for child in reversed(r.children))
         if not r.is_slot:
-            found.append((r, times))
-    return found
+            result.append((r, times))
+    return result
 
 
 def _totals(resources: Sequence[Resource], cluster: Cluster) -> dict[str, tuple[int, int]]:
     """Return by type what is asked for and the sum of sizes, in base units, where all can be added."""
-    vertices, found = vertices_of(cluster), dict[str, tuple[int, int]]()
+    vertices, result = vertices_of(cluster), dict[str, tuple[int, int]]()
     sizes: dict[str, dict[str, int]] = {}
     outline = cluster.outline
     for fields, many in zip(outline.fields, outline.many, strict=True):
@@ -171,13 +171,13 @@ def _totals(resources: Sequence[Resource], cluster: Cluster) -> dict[str, tuple[
         if not r.unit:
             wanted, factor = measured, vertices.largest.get((r.type, measured), 0 if measured else 1)
         if len(own) != 1 or wanted != measured or not factor:
-            found[r.type] = (0, 1)  # they cannot be added
+            result[r.type] = (0, 1)  # they cannot be added
             continue
-        asked, there = found.get(r.type, (0, own[measured]))
+        asked, there = result.get(r.type, (0, own[measured]))
         is_amount = not r.children
-        if asked or r.type not in found:
-            found[r.type] = (asked + times * (factor if is_amount else 1), there)
-    return found
+        if asked or r.type not in result:
+            result[r.type] = (asked + times * (factor if is_amount else 1), there)
+    return result
 
 
 def _of_sums(resources: Sequence[Resource], cluster: Cluster) -> Refutation | None:

@@ -31,5 +31,5 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is asked for, and keep it."""
     if name not in PLACES:
         raise AttributeError(f"module 'rainbow.client' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"rainbow.{PLACES[name]}"), name)
-    return found
+    result = globals()[name] = getattr(import_module(f"rainbow.{PLACES[name]}"), name)
+    return result

@@ -34,23 +34,23 @@ _END = object()
 
 def _await(awaitable: Awaitable[T]) -> T:
     """Let `_run` await this, and return what comes of it."""
-    found: T = getcurrent().parent.switch(awaitable)
-    return found
+    result: T = getcurrent().parent.switch(awaitable)
+    return result
 
 
 async def _run(work: Callable[..., Any], *given: Any, **named: Any) -> Any:
     """Run a function that may call `_await`."""
     child, here = greenlet(work), getcurrent()
     child.gr_context = here.gr_context
-    found = child.switch(*given, **named)
+    result = child.switch(*given, **named)
     while not child.dead:
         try:
-            answer = await found
+            answer = await result
         except BaseException as fault:  # what ends the await, a cancellation too, is the function's to handle
-            found = child.throw(fault)
+            result = child.throw(fault)
         else:
-            found = child.switch(answer)
-    return found
+            result = child.switch(answer)
+    return result
 
 
 class _Stream(httpx.SyncByteStream):

@@ -133,13 +133,13 @@ class Calls:
                 continue
             problem = _problem(answer)
             if problem is None:
-                found = _json(answer)
+                result = _json(answer)
                 self.answered = True
-                if in_doubt and isinstance(found, dict):
-                    _doubt_parts(found.get("answers"))
-                if isinstance(found, dict) and isinstance(missing := found.get("away"), list):
+                if in_doubt and isinstance(result, dict):
+                    _doubt_parts(result.get("answers"))
+                if isinstance(result, dict) and isinstance(missing := result.get("away"), list):
                     self.away |= {one["shard"]: one["reason"] for one in missing}
-                return found
+                return result
             if pause is None or not _worth_repeating(problem):
                 if in_doubt and problem.status in BUSY:
                     problem.outcome = UNKNOWN  # this try was not done; one before it may be

@@ -76,15 +76,15 @@ class Bidding:
         known = self._known.get(shape)
         if known and 0 <= time.time() - known.at < LASTS and _is_new(asked, known):
             return known
-        found = await _all(who, asked)
-        if stated := found.stated:
-            found = await _all(who, asked, stated=stated)
-        if not found.are_steady:
-            return found
+        result = await _all(who, asked)
+        if stated := result.stated:
+            result = await _all(who, asked, stated=stated)
+        if not result.are_steady:
+            return result
         away = {shard: told for shard, told in (known.told if known else {}).items() if shard.since is not None}
-        found.told = {**away, **found.told}
-        found.since = known.since if known and known.weights == found.weights else found.at
-        return self._known.put(shape, found)
+        result.told = {**away, **result.told}
+        result.since = known.since if known and known.weights == result.weights else result.at
+        return self._known.put(shape, result)
 
     def forget(self, who: Caller, asked: Question) -> None:
         """Ask again next time."""
@@ -93,15 +93,15 @@ class Bidding:
 
 
 async def _all(who: Caller, asked: Question, **more: Any) -> Bids:
-    found, here = Bids(at=time.time()), [shard for shard in asked.places if shard.since is None]
+    result, here = Bids(at=time.time()), [shard for shard in asked.places if shard.since is None]
     for shard, answer in zip(here, await asyncio.gather(*(_one(who, asked, one, more) for one in here)), strict=True):
         if answer is not None and answer.is_good:
-            found.told[shard] = answer.json()
+            result.told[shard] = answer.json()
         elif answer is not None:
-            found.problems[shard] = answer
-    if len({told["policy"] for told in found.told.values()}) > 1:
+            result.problems[shard] = answer
+    if len({told["policy"] for told in result.told.values()}) > 1:
         raise Conflict("the shards choose by different rules: give all one scheduler.algorithms.selection")
-    return found
+    return result
 
 
 async def _one(who: Caller, asked: Question, shard: Shard, more: Mapping[str, Any]) -> Answer | None:

@@ -66,12 +66,12 @@ class Callers:
         brought = tuple(filter(CREDENTIAL.fullmatch, dict.fromkeys([*tokens_of(header), *more])))
         if not brought:
             raise Unauthenticated(f"{UNKNOWN if brought else MISSING} ({HELP})")
-        found = self._known.get(brought)
-        if found is None or found.until < time.monotonic() or any(shard.since is None for shard in found.unsure):
-            found = self._known.put(brought, await self._ask(brought, found))
-        if not found.tokens:
-            raise found.one_away() if found.unsure else Unauthenticated(f"{UNKNOWN} ({HELP})")
-        return found
+        result = self._known.get(brought)
+        if result is None or result.until < time.monotonic() or any(shard.since is None for shard in result.unsure):
+            result = self._known.put(brought, await self._ask(brought, result))
+        if not result.tokens:
+            raise result.one_away() if result.unsure else Unauthenticated(f"{UNKNOWN} ({HELP})")
+        return result
 
     async def _ask(self, brought: tuple[str, ...], before: Caller | None) -> Caller:
         by_digest = {digest(one): one for one in brought}

@@ -70,10 +70,10 @@ class Directory:
 
     def pinned(self, who: Caller, text: str) -> Shard:
         """Return the shard for what must always be at the same of a caller's; Away if it does not answer."""
-        found = _by_hash(text, [*who.tokens, *who.unsure])
-        if found.since is not None:
-            raise found.away()
-        return found
+        result = _by_hash(text, [*who.tokens, *who.unsure])
+        if result.since is not None:
+            raise result.away()
+        return result
 
     def learn(self, job: str, shard: Shard) -> None:
         """Remember where a job is."""

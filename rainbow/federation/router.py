@@ -401,10 +401,10 @@ def _kind(headers: Mapping[bytes, bytes]) -> str:
 
 
 def _named(who: Caller, url: str) -> Shard:
-    found = next((shard for shard in who.tokens if shard.url == url.rstrip("/")), None)
-    if found is None:
+    result = next((shard for shard in who.tokens if shard.url == url.rstrip("/")), None)
+    if result is None:
         raise NotFound(f"no shard {url[:200]} knows these credentials")
-    return found
+    return result
 
 
 def _urls(shards: Iterable[Shard]) -> list[str]:

@@ -88,8 +88,8 @@ class Shard:
         if self.since is not None:
             raise self.away(NotSent)
         try:
-            async with self._upstream.request(method, target, headers, body) as found:
-                yield found
+            async with self._upstream.request(method, target, headers, body) as result:
+                yield result
         except Broken as fault:
             self._lose(str(fault))
             if not fault.sent:

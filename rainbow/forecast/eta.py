@@ -117,10 +117,10 @@ def _whole_workers(
         inside = (whole > 0).any(axis=1, keepdims=True)  # else it lies outside all workers, if there is any
         able &= ~inside | (whole >= amount)
         large |= inside & (2 * amount > whole)
-    found = np.where(able.any(axis=1), -inf, inf)
+    result = np.where(able.any(axis=1), -inf, inf)
     picked = np.flatnonzero(able.any(axis=1) & ~(able & ~large).any(axis=1))
     if len(picked):
         times = rooms.times[chosen][picked]
         idle = (rooms.idle[chosen][picked] * able[picked][:, :, None]).sum(axis=1)
-        found[picked] = _first(times, (idle >= slots) & np.isfinite(times), seconds[picked], now)
-    return found
+        result[picked] = _first(times, (idle >= slots) & np.isfinite(times), seconds[picked], now)
+    return result

@@ -314,7 +314,7 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
     for run in view.runs:
         ends[run.job] = max(ends.get(run.job, 0.0), view.now + lengths.left(run, view.now))
         started[run.job] = min(started.get(run.job, inf), run.started)
-    found = {job: Expected(job, started[job], end, 0, 0, "running") for job, end in ends.items()}
+    result = {job: Expected(job, started[job], end, 0, 0, "running") for job, end in ends.items()}
     free = [*ends.values()]
     heapify(free)
     for job in view.jobs:
@@ -325,8 +325,8 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
         seconds = max((length.seconds for length in each), default=0.0)
         heappush(free, start + max((length.mean for length in each), default=0.0))
         text = "" if start < inf else _unknown(True, len(free), Bounds())
-        found[job.id] = Expected(job.id, start, start + seconds, 0, 0, "ahead" if start < inf else "unknown", text)
-    return found
+        result[job.id] = Expected(job.id, start, start + seconds, 0, 0, "ahead" if start < inf else "unknown", text)
+    return result
 
 
 # ── bands ──

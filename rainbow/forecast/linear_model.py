@@ -147,8 +147,8 @@ def left_out(x: Floats, y: Floats, weights: Floats) -> Floats:
     slope, intercept = line(x, y, weights)
     middle = float(weights @ x / weights.sum())
     leverage = weights * (1 / weights.sum() + (x - middle) ** 2 / float(weights @ (x - middle) ** 2))
-    found: Floats = (y - slope * x - intercept) / np.maximum(1 - leverage, 1e-9)
-    return found
+    result: Floats = (y - slope * x - intercept) / np.maximum(1 - leverage, 1e-9)
+    return result
 
 
 def medians_of_others(y: Floats) -> Floats:
@@ -156,8 +156,8 @@ def medians_of_others(y: Floats) -> Floats:
     ordered, rank = np.sort(y), np.argsort(np.argsort(y))
     count = len(y) - 1
     low, high = (count - 1) // 2, count // 2
-    found: Floats = (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2
-    return found
+    result: Floats = (ordered[low + (rank <= low)] + ordered[high + (rank <= high)]) / 2
+    return result
 
 
 def _standard_errors(x: Floats, residuals: Floats) -> tuple[float, float]:

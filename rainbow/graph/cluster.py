@@ -214,17 +214,17 @@ class Cluster:
     @cached_property
     def switches(self) -> Mapping[str, tuple[int, str]]:
         """{worker: what tells its leaf switch from others} of the workers below a vertex of type `switch`."""
-        fields, found = self.outline.fields, dict[str, tuple[int, str]]()
+        fields, result = self.outline.fields, dict[str, tuple[int, str]]()
         if "switch" not in self.totals:
-            return found
+            return result
         for entry in (entry for entry, one in enumerate(fields) if one.type == self.worker_type):
             above = self.outline.chain(entry)[:-1]
             if switch := next((one for one in reversed(above) if fields[one].type == "switch"), 0):
                 depth = sum(1 for one in self.outline.chain(switch) if self.outline.counts[one])
                 for copy in self.outline.copies(entry):
                     numbers = copy.numbers.split(".")[: depth + 1]
-                    found[self.worker_names[copy.id]] = (switch, ".".join(numbers))
-        return found
+                    result[self.worker_names[copy.id]] = (switch, ".".join(numbers))
+        return result
 
     @cached_property
     def sort_key(self) -> tuple[Any, ...]:

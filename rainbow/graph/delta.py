@@ -88,12 +88,12 @@ def contained(edges: Iterable[Mapping[str, Any]], vertices: Iterable[str]) -> se
         if (edge.get("relation") or "contains") == "contains":
             below.setdefault(str(edge.get("source")), []).append(str(edge.get("target")))
     left = list(vertices)
-    found = set(left)
+    result = set(left)
     while left:
-        new = [each for each in below.get(left.pop(), []) if each not in found]
-        found.update(new)
+        new = [each for each in below.get(left.pop(), []) if each not in result]
+        result.update(new)
         left += new
-    return found
+    return result
 
 
 def _remove(nodes: Nodes, edges: Edges, vertex: str) -> Edges:

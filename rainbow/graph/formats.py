@@ -223,7 +223,7 @@ def host_list(listed: Any, pointer: str, limits: Limits) -> list[str]:
 
 def _properties(properties: Any, ranks: Mapping[int, Any], limits: Limits) -> dict[int, dict[str, str]]:
     at = "/execution/properties"
-    found: dict[int, dict[str, str]] = {}
+    result: dict[int, dict[str, str]] = {}
     total = 0
     for name, listed in mapping({} if properties is None else properties, at, "properties").items():
         place = step(at, text(name, at, "a property"))
@@ -233,8 +233,8 @@ def _properties(properties: Any, ranks: Mapping[int, Any], limits: Limits) -> di
         for rank in named:
             if rank not in ranks:
                 raise GraphError(f"rank {rank} not found", pointer=place)
-            found.setdefault(rank, {})[name] = ""
-    return found
+            result.setdefault(rank, {})[name] = ""
+    return result
 
 
 def _idset(listed: Any, pointer: str, limits: Limits) -> list[int]:

@@ -98,11 +98,11 @@ def read_site(metadata: Any, pointer: str, properties: Collection[str] | None = 
 
 def _inside(value: Any, pointer: str, *path: str) -> Mapping[str, Any]:
     """Return a mapping in mappings, an empty one where it is absent."""
-    found = {} if value is None else mapping(value, pointer, "this")
+    result = {} if value is None else mapping(value, pointer, "this")
     for key in path:
         pointer = step(pointer, key)
-        found = mapping(found.get(key) or {}, pointer, key)
-    return found
+        result = mapping(result.get(key) or {}, pointer, key)
+    return result
 
 
 def _queue(name: str, entry: Any, pointer: str, properties: Collection[str] | None) -> Queue:
@@ -164,22 +164,22 @@ def _seconds(value: Any, pointer: str) -> float | None:
 def _bytes(value: Any, pointer: str) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, str) or (found := amount_of(value)) is None:
+    if not isinstance(value, str) or (result := amount_of(value)) is None:
         raise GraphError(f"memory-per-node must be a size such as 400GiB, got {value!r:.40}", pointer=pointer)
-    return found
+    return result
 
 
 def _licenses(value: Any, pointer: str) -> Mapping[str, License] | None:
     if value is None:
         return None
-    found = {}
+    result = {}
     for name, entry in mapping(value, pointer, "licenses").items():
         at = step(pointer, name)
         count, shared = (entry.get("count"), entry.get("shared", "")) if isinstance(entry, Mapping) else (entry, "")
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise GraphError(f"the number of a license must be a whole number, got {count!r:.40}", pointer=at)
-        found[str(name)] = License(count, str(shared))
-    return found
+        result[str(name)] = License(count, str(shared))
+    return result
 
 
 def _qos(value: Any, pointer: str) -> Mapping[str, float | None] | None:

@@ -141,15 +141,15 @@ _LONGEST_PATH = 2**20
 
 def check_vertices(document: Document) -> dict[str, Vertex]:
     """Return the vertices by id; GraphError for none at all and for an id used twice."""
-    found: dict[str, Vertex] = {}
+    result: dict[str, Vertex] = {}
     for vertex in document.vertices:
-        if vertex.id in found:
-            first = found[vertex.id].pointer
+        if vertex.id in result:
+            first = result[vertex.id].pointer
             raise GraphError(f"duplicate vertex id {short(vertex.id)}, first used at {first}", pointer=vertex.pointer)
-        found[vertex.id] = vertex
-    if not found:
+        result[vertex.id] = vertex
+    if not result:
         raise GraphError("the graph has no vertices", pointer=document.vertices_at)
-    return found
+    return result
 
 
 def attributes(vertex: Vertex) -> Fields:

@@ -74,12 +74,12 @@ def _constrains(operator: str, value: Any, text: str) -> bool:
 
 def _least(operator: str, value: Any, pointer: str) -> int:
     """Read an amount: a whole number, or for at_least also a text with a unit."""
-    found = amount_of(value) if operator == "at_least" else value
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+    result = amount_of(value) if operator == "at_least" else value
+    if isinstance(result, bool) or not isinstance(result, int) or result < 0:
         raise JobspecError(
             f"an amount must be a whole number or a size such as 4GiB, got {value!r:.40}", pointer=pointer
         )
-    return found
+    return result
 
 
 def step_to(pointer: str, key: Any) -> str:

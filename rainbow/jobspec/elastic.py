@@ -148,13 +148,13 @@ def _copies(task: TaskSpec, slots: Mapping[str, int], at: str) -> TaskSpec:
 
 def _each_slot(trees: tuple[Resource, ...]) -> list[Resource]:
     """Return one tree for every slot, with one of everything on the way down to it; other trees as they are."""
-    found: list[Resource] = []
+    result: list[Resource] = []
     for tree in trees:
         labels = [part.label for part in tree.walk() if part.is_slot]
-        found.extend(_alone(tree, label) for label in labels)
+        result.extend(_alone(tree, label) for label in labels)
         if not labels:
-            found.append(tree)
-    return found
+            result.append(tree)
+    return result
 
 
 def _alone(tree: Resource, label: str) -> Resource:

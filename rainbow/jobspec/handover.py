@@ -56,11 +56,11 @@ def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) ->
     >>> least([Resource("node", Count(2, 2), children=(slot,))], "core"), least([slot], "slot", ["b"])
     (24, 0)
     """
-    found = 0
+    result = 0
     for tree in trees:
         here = 1 if tree.type == kind and (not labels or tree.label in labels) else 0
-        found += tree.count.min * (here + least(tree.children, kind, labels))
-    return found
+        result += tree.count.min * (here + least(tree.children, kind, labels))
+    return result
 
 
 def tree_document(part: Resource) -> dict[str, Any]:

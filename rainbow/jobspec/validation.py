@@ -320,6 +320,6 @@ class _Copying:
 
 def sound(document: Any, limits: Limits) -> Any:
     """Copy a document, refusing what no jobspec can hold; what is given as Python is held to the limits of text."""
-    if (found := _plain_copy(document, limits)) is not None:
-        return found
+    if (result := _plain_copy(document, limits)) is not None:
+        return result
     return _Copying(limits).copy(document, 0)

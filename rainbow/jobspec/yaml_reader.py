@@ -171,10 +171,10 @@ def _plain(text: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise _Doubt  # a key comes twice
-    return found
+    return result
 
 
 def _composed(text: str, limits: Limits) -> Any:
@@ -247,19 +247,19 @@ class _Building:
 
     def below(self, key: str | int, node: Any, depth: int) -> Any:
         self.path.steps.append(key)  # a fault leaves it as it is
-        found = self.value(node, depth + 1)
+        result = self.value(node, depth + 1)
         self.path.steps.pop()
-        return found
+        return result
 
     def mapping(self, node: Any, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = self.key(key_node)
-            if key in found:
+            if key in result:
                 with self.path.below(key):
                     raise self.fault(f"duplicate key {key}", key_node)
-            found[key] = self.below(key, value_node, depth)
-        return found
+            result[key] = self.below(key, value_node, depth)
+        return result
 
     def key(self, node: Any) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.tag.removeprefix(_PREFIX) not in _SCALARS:

@@ -139,11 +139,11 @@ class IndexBackend:
 
     def compiled(self, cluster: Cluster) -> PreparedCluster:
         """Return the compiled form of a cluster, made at the first call and kept as long as the cluster."""
-        found: PreparedCluster | None = cluster.memo.get(self)
-        if found is None:
-            found = cluster.memo.setdefault(self, PreparedCluster(cluster))
-            self._compiled.add(found)
-        return found
+        result: PreparedCluster | None = cluster.memo.get(self)
+        if result is None:
+            result = cluster.memo.setdefault(self, PreparedCluster(cluster))
+            self._compiled.add(result)
+        return result
 
     def prepare(self, cluster: Cluster) -> None:
         """Compile a cluster now rather than at the first request."""
@@ -273,10 +273,10 @@ class Verdicts(Sequence[Verdict]):
     @cached_property
     def matched(self) -> NDArray[np.int8]:
         """By place: 1 yes, 0 no, OPEN undecided."""
-        found = self._holds.copy()
+        result = self._holds.copy()
         for place, verdict in self._decided.items():
-            found[place] = OPEN if verdict.matched is None else verdict.matched
-        return found
+            result[place] = OPEN if verdict.matched is None else verdict.matched
+        return result
 
     @cached_property
     def _decided(self) -> dict[int, Verdict]:
@@ -294,11 +294,11 @@ class Verdicts(Sequence[Verdict]):
 
         It is the same of all roots in a batch.
         """
-        found = np.full(len(self), OPEN, object)
+        result = np.full(len(self), OPEN, object)
         for batch, _, places in self._catalogue.divisions(self._question.asks_names):
             if (totals := self._standing(batch.like)) is not None:
-                found[places[self._holds[places] == 1]] = totals.get(name)
-        return found
+                result[places[self._holds[places] == 1]] = totals.get(name)
+        return result
 
     def _standing(self, root: ClusterClass) -> Mapping[str, int] | None:
         """What one copy takes of a root on which a batch decides, None if that depends on where it is."""

@@ -67,10 +67,10 @@ class NetworkxBackend:
             laid_out = layout(cluster)
         variants = variants_on(request, laid_out.pools)
         for number, (resources, part) in enumerate(zip(variants, meter.divided(len(variants)), strict=True)):
-            found = self._match_one(request, number, resources, laid_out, part, later)
-            if isinstance(found, Verdict):
-                return found
-            refusals.append(found)
+            result = self._match_one(request, number, resources, laid_out, part, later)
+            if isinstance(result, Verdict):
+                return result
+            refusals.append(result)
         return refused(cluster.name, refusals)
 
     def take(self, request: Request, cluster: Cluster, workers: Collection[str]) -> Take | None:
@@ -105,12 +105,12 @@ class NetworkxBackend:
             meter = meter.timed if apart else meter
             taken = Trail(laid_out, barred(request.constraint, laid_out, meter))
             counts = VertexCounts(laid_out, taken, meter, request.constraint)
-            found = shortfall(resources, counts) or search(resources, laid_out, taken, meter)
+            result = shortfall(resources, counts) or search(resources, laid_out, taken, meter)
         except OutOfBudgetError:
             return undecided()
-        if isinstance(found, Reason):
-            return found
-        take, rows = replace(found[0], variant=variant), found[1]
+        if isinstance(result, Reason):
+            return result
+        take, rows = replace(result[0], variant=variant), result[1]
         totals = totals_of(take, laid_out.worker_type)
         fits, exact = copies_of(resources, laid_out, taken, rows, later())
         return Verdict(laid_out.name, True, fits, exact, totals, take, units=units_of(totals, laid_out.pools))

@@ -139,8 +139,8 @@ def _has_sizes(kind: str, counts: Counts) -> bool:
 def _too_small(resource: Resource, counts: Counts) -> Reason:
     """Go down to the innermost request that is short at the vertex that has most of it."""
     for part in resource.walk():
-        if (found := _incomparable(part, counts)) is not None:
-            return found
+        if (result := _incomparable(part, counts)) is not None:
+            return result
     wanted, most = resource.count.min, counts.units(resource, needs=False)
     part, place, text = resource, "", f"found {_held(resource, CLUSTER, most, counts)} of {_units(resource)}"
     slots = 1

@@ -157,8 +157,8 @@ def _first_fit(bins: Bins, meter: Meter) -> Array | None:
         weights = size.max(1) if turn % 2 else size.sum(1)
         if turn > 1:
             weights = weights * np.exp(chance.normal(0, 0.3, len(weights)))
-        if (found := _filled(bins, np.argsort(-weights, kind="stable"), meter)) is not None:
-            return found
+        if (result := _filled(bins, np.argsort(-weights, kind="stable"), meter)) is not None:
+            return result
     return None
 
 
@@ -204,18 +204,18 @@ def _solved(bins: Bins, meter: Meter) -> Array | None:
 
 def _patterns(bins: Bins, firsts: Sequence[int], meter: Meter) -> list[list[list[int]]] | None:
     """Return, for each of these bins, every filling to which no slot can be added; None if they are too many."""
-    found, left = [], MOST_PATTERNS
+    result, left = [], MOST_PATTERNS
     try:
         with meter.part(MOST_TRIED) as tries:
             for at in firsts:
-                found.append(list(islice(_fillings(bins, at, tries), left + 1)))
-                left -= len(found[-1])
+                result.append(list(islice(_fillings(bins, at, tries), left + 1)))
+                left -= len(result[-1])
                 if left < 0:
                     return None
     except OutOfBudgetError:
         meter.check()
         return None
-    return found
+    return result
 
 
 def _fillings(bins: Bins, at: int, meter: Meter) -> Iterator[list[int]]:

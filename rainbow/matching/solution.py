@@ -271,9 +271,9 @@ def _packed(
         return _searched(resources, laid_out, taken, part)
     if plan := pack(resources, laid_out, taken, meter):
         with suppress(OutOfBudgetError), meter.part(meter.left // 2) as part:
-            found = _searched(resources, laid_out, taken, part, plan)
-            if not isinstance(found, Reason):
-                return found
+            result = _searched(resources, laid_out, taken, part, plan)
+            if not isinstance(result, Reason):
+                return result
     return _searched(resources, laid_out, taken, meter)
 
 

@@ -152,8 +152,8 @@ class FreeMatrix:
     def least(self, kind: str, start: float, end: float) -> Ints:
         """Return how much of a type every worker has free for the whole of [start, end)."""
         low, high = self._between(start, end)
-        found: Ints = self._plane(kind)[self._rows[low:high]].min(axis=0)
-        return found
+        result: Ints = self._plane(kind)[self._rows[low:high]].min(axis=0)
+        return result
 
     def short(self, group: Group, slots: Slots, start: float, end: float) -> bool:
         """Return whether a group has too little for some slots at a moment of [start, end), wherever it lies."""
@@ -271,12 +271,12 @@ class FreeMatrix:
 
     def _columns(self, placement: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
         """Return a placement on these workers by type and column."""
-        found: dict[str, dict[int, int]] = {}
+        result: dict[str, dict[int, int]] = {}
         for worker, amounts in placement.items():
             if (column := self.workers.get(worker)) is not None:
                 for kind, amount in amounts.items():
-                    found.setdefault(kind, {})[column] = amount
-        return found
+                    result.setdefault(kind, {})[column] = amount
+        return result
 
     def _cut(self, time: float) -> int:
         """See to it that a moment begins at a time; return which."""

@@ -145,11 +145,11 @@ def _add(held: dict[str, int], amounts: Mapping[str, int], times: int = 1) -> No
 
 def summed(placements: Iterable[Placement]) -> dict[str, dict[str, int]]:
     """Sum what tasks hold by worker and type."""
-    found: dict[str, dict[str, int]] = {}
+    result: dict[str, dict[str, int]] = {}
     for placement in placements:
         for worker, amounts in placement.items():
-            _add(found.setdefault(worker, {}), amounts)
-    return found
+            _add(result.setdefault(worker, {}), amounts)
+    return result
 
 
 WHOLE = frozenset({"node", "host", "machine", "socket", "cluster", "rack"})  # what has cores though nobody says so
@@ -259,14 +259,14 @@ def _counts(count: Count) -> tuple[int, ...]:
 
 
 def _grown(count: Count, most: int) -> Collection[int]:
-    found: list[int] = []
+    result: list[int] = []
     value = count.min
-    while value <= most and len(found) < MOST_COUNTS:
-        found.append(value)
+    while value <= most and len(result) < MOST_COUNTS:
+        result.append(value)
         value = {"+": value + count.operand, "*": value * count.operand}.get(count.operator) or min(
             value**count.operand, most + 1
         )
-    return found
+    return result
 
 
 def processes_at_least(request: Request, spec: TaskSpec, whole: int) -> tuple[int, int]:

@@ -168,11 +168,11 @@ class View:
 
     def outside(self) -> dict[str, int]:
         """Return what lies outside every worker: what is free of it, and what runs hold."""
-        found = dict(self.consumables)
+        result = dict(self.consumables)
         for run in self.runs:
             for kind, amount in run.placement.get("", {}).items():
-                found[kind] = found.get(kind, 0) + amount
-        return found
+                result[kind] = result.get(kind, 0) + amount
+        return result
 
 
 # ── what a policy says ──────────────────────────────────────────────────────────────────────────────────────

@@ -75,8 +75,8 @@ def for_ever(seconds: float | None, setting: str = "patience") -> Sequence[Mappi
 
 def _last_starts(census: ClusterIndex) -> dict[str, float]:
     """Return when a task of each waiting job started last; jobs of which none runs are left out."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for run in census.runs.values():
         if run.job in census.jobs:
-            found[run.job] = max(found.get(run.job, 0.0), run.started)
-    return found
+            result[run.job] = max(result.get(run.job, 0.0), run.started)
+    return result

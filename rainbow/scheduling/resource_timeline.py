@@ -348,9 +348,9 @@ class Timeline:
 
     def gain(self, worker: str, kind: str, now: float) -> float:
         """Return the first time after now at which more is free than just before; inf: never."""
-        found = self._matrix.gain(worker, kind) if self._matrix is not None and self._late else None
-        if found is not None:
-            return found
+        result = self._matrix.gain(worker, kind) if self._matrix is not None and self._late else None
+        if result is not None:
+            return result
         line = self.lines.get(worker, {}).get(kind)
         return next(line.ends_after(now), inf) if line else inf
 

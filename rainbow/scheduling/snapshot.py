@@ -252,8 +252,8 @@ class Broken:
 
 def amounts_by_worker(placements: Iterable[Placement]) -> dict[str, Counter[str]]:
     """Return {worker: {type: amount}} of what several placements hold together."""
-    found: dict[str, Counter[str]] = {}
+    result: dict[str, Counter[str]] = {}
     for placement in placements:
         for worker, amounts in placement.items():
-            found.setdefault(worker, Counter()).update(amounts)
-    return found
+            result.setdefault(worker, Counter()).update(amounts)
+    return result

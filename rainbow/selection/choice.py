@@ -250,13 +250,13 @@ class Choice:
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:
         """Return {cluster: {variable: value}}: what was computed for each, the later priority's where two did."""
-        found: dict[str, dict[str, Scalar]] = {}
+        result: dict[str, dict[str, Scalar]] = {}
         for step in self.steps:
             for name in (*step.survivors, *step.dropped):
-                found.setdefault(name, {})
+                result.setdefault(name, {})
             for name, value in step.values.items() if step.step == "calc" else ():
-                found[name][step.variable] = value
-        return found
+                result[name][step.variable] = value
+        return result
 
     @property
     def ranks(self) -> dict[str, int]:
@@ -275,13 +275,13 @@ class Choice:
     @property
     def drops(self) -> dict[str, str]:
         """Return the step that dropped a cluster, with its reason, for every one that no later priority took in."""
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for step in self.steps:
-            for name in step.survivors if found else ():
-                found.pop(name, None)
+            for name in step.survivors if result else ():
+                result.pop(name, None)
             where = f"priority {step.priority}, {step.step}" if step.priority else step.step
-            found |= {name: f"{where}: {why}" for name, why in step.dropped.items()}
-        return found
+            result |= {name: f"{where}: {why}" for name, why in step.dropped.items()}
+        return result
 
 
 def _among(names: Sequence[str], wanted: Collection[str]) -> tuple[str, ...]:

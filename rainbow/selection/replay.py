@@ -97,20 +97,20 @@ def redecide(recorded: RecordedDecision, rules: SelectorRules) -> Choice:
 
 def compare(decisions: Iterable[RecordedDecision], old: SelectorRules, new: SelectorRules) -> Comparison:
     """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
-    found = Comparison()
+    result = Comparison()
     for recorded in decisions:
         if recorded.unknown:
-            found.left_out += 1
+            result.left_out += 1
             continue
         choices = redecide(recorded, old), redecide(recorded, new)
-        found.decisions += 1
-        found.neither += choices[0].cluster is None and choices[1].cluster is None
+        result.decisions += 1
+        result.neither += choices[0].cluster is None and choices[1].cluster is None
         if choices[0].cluster != choices[1].cluster:
-            found.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster, _parting(*choices)))
+            result.moved.append(Moved(recorded.id, choices[0].cluster, choices[1].cluster, _parting(*choices)))
         for which, choice in enumerate(choices):
             for name, value in choice.values.get(choice.cluster or "", {}).items():
-                found.sums.setdefault(name, (Sum(), Sum()))[which].add(value)
-    return found
+                result.sums.setdefault(name, (Sum(), Sum()))[which].add(value)
+    return result
 
 
 def _parting(old: Choice, new: Choice) -> str:

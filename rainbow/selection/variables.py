@@ -333,11 +333,11 @@ class StatesAt(Mapping[str, Mapping[str, Scalar]]):
         """Return the variables of many, by name."""
         every, rows = [*names], self.table.rows
         places = [*map(self.table.names.places.__getitem__, every)]
-        found = {name: dict(rows[at]) for name, at in zip(every, places, strict=True)}
+        result = {name: dict(rows[at]) for name, at in zip(every, places, strict=True)}
         ages = np.maximum(0.0, self.at - self.table.reported[places])
         for k in np.flatnonzero(~np.isnan(ages)).tolist():
-            found[every[k]][AGE] = float(ages[k])
-        return found
+            result[every[k]][AGE] = float(ages[k])
+        return result
 
     def __iter__(self) -> Iterator[str]:
         """Yield the clusters' names."""

@@ -158,10 +158,10 @@ def _sees(who: Caller, found: ReservationRecord) -> bool:
 
 
 def _visible(connection: sa.Connection, who: Caller, record: ClusterRecord, name: str) -> ReservationRecord:
-    found = reservations.get(connection, record.id, name)
-    if found is None or not _sees(who, found):
+    result = reservations.get(connection, record.id, name)
+    if result is None or not _sees(who, result):
         raise NotFound(f"reservation {name[:100]} not found")
-    return found
+    return result
 
 
 # ── when ──

@@ -109,21 +109,21 @@ def read_words(command: str, words: Sequence[str]) -> GivenWords:
     >>> found.last("format"), found.words("user"), found.words("partition"), "noheader" in found
     ('%i', ['ann'], ['oak', 'elm'], True)
     """
-    table, found, left = TABLES[command], GivenWords(), list(words)
+    table, result, left = TABLES[command], GivenWords(), list(words)
     while left:
         word = left.pop(0)
         if word == "--":
-            found.rest += left
+            result.rest += left
             break
         if not word.startswith("-") or word == "-":
-            found.rest.append(word)
+            result.rest.append(word)
             continue
         for name, value in _long(table, word, left) if word.startswith("--") else _short(table, word, left):
             if name in table.refused:
                 raise CommandError(f"{command}: error: --{name} is not carried by Rainbow\n")
-            found.options.setdefault(name, []).append(value)
-    _answer_at_once(command, found)
-    return found
+            result.options.setdefault(name, []).append(value)
+    _answer_at_once(command, result)
+    return result
 
 
 def _answer_at_once(command: str, found: GivenWords) -> None:

@@ -132,16 +132,16 @@ def read_states(words: Iterable[str], wrong: Callable[[str], Exception]) -> set[
     >>> sorted(read_states(["r", "Pending", "CF"], ValueError))
     ['PENDING', 'RUNNING']
     """
-    found = set[str]()
+    result = set[str]()
     for word in words:
         state = LONG.get(word.upper(), word.upper())
         if state == "ALL":
-            found |= SHORT.keys()
+            result |= SHORT.keys()
         elif state in SHORT:
-            found.add(state)
+            result.add(state)
         elif state not in _OTHERS:
             raise wrong(word)
-    return found
+    return result
 
 
 def state_of(task_state: str, cause: str) -> str:

@@ -159,7 +159,7 @@ def read_fields(text: str) -> list[Field]:
     >>> [(one.header, one.width) for one in read_fields("jobid%-20,State")]
     [('JobID', -20), ('State', 10)]
     """
-    found = []
+    result = []
     for part in (one.strip() for one in text.split(",")):
         if not part:
             continue
@@ -171,8 +171,8 @@ def read_fields(text: str) -> list[Field]:
         if said is None or known is None or len(said[3] or "") > 6 or int(said[3] or 0) > MOST_WIDTH:
             raise CommandError(f'sacct: error: Invalid field requested: "{part.partition("%")[0][:60]}"\n')
         width = int(said[3]) * (-1 if said[2] else 1) if said[3] else known[1]
-        found.append(Field(known[0], width, known[2]))
-    return found
+        result.append(Field(known[0], width, known[2]))
+    return result
 
 
 def states_wanted(words: GivenWords) -> set[str] | None:

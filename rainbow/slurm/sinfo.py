@@ -195,14 +195,14 @@ def read_format(text: str) -> list[Field]:
 
 def read_long_format(text: str) -> list[Field]:
     """Read what -O says."""
-    found = []
+    result = []
     for part in filter(None, text.split(",")):
         name, _, size = part.partition(":")
         letter = NAMES.get(name.strip().lower())
         if not letter or not re.fullmatch(r"\.?[0-9]{0,5}", size, re.ASCII):
             raise CommandError(f"sinfo: error: Invalid node format specification: {part[:60]}\n")
-        found.append(Field(letter, "", int(size.lstrip(".") or 20), size.startswith(".")))
-    return found
+        result.append(Field(letter, "", int(size.lstrip(".") or 20), size.startswith(".")))
+    return result
 
 
 def _fields(words: GivenWords, environment: Mapping[str, str]) -> list[Field]:

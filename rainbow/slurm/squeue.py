@@ -236,7 +236,7 @@ def read_long_format(text: str) -> list[Field]:
     >>> [(one.header, one.width, one.suffix) for one in read_long_format("JobID,State:\x1f,Name:.9")]
     [('JOBID', 20, ''), ('STATE', 0, '\x1f'), ('NAME', 9, '')]
     """
-    found = []
+    result = []
     for part in filter(None, text.split(",")):
         said = _LONG_FIELD.fullmatch(part)
         name = said[1].strip().lower() if said else ""
@@ -246,8 +246,8 @@ def read_long_format(text: str) -> list[Field]:
         if said is None or known is None:
             raise CommandError(f"squeue: error: Invalid job format specification: {part[:60]}\n")
         suffix, width = said[4] or "", width_of(said[3] or "", "squeue")
-        found.append(Field(*known, width or (0 if suffix else 20), said[2] == ".", suffix))
-    return found
+        result.append(Field(*known, width or (0 if suffix else 20), said[2] == ".", suffix))
+    return result
 
 
 def _nothing(*_: Any) -> str:
@@ -285,14 +285,14 @@ _KEYS: Mapping[str, Callable[[JobRow], Any]] = {
 
 def ordered(rows: Sequence[JobRow], text: str) -> list[JobRow]:
     """Return rows in the order that -S says: "P,t,-p"; the first key is the strongest."""
-    found = sorted(rows, key=lambda row: row.number, reverse=True)
+    result = sorted(rows, key=lambda row: row.number, reverse=True)
     for key in reversed([part for part in text.split(",") if part]):
         letter = key.lstrip("+-")
         if letter not in _KEYS and letter not in LETTERS:
             raise CommandError(f"squeue: error: Invalid sort specification: {letter[:20]}\n")
         if letter in _KEYS:
-            found.sort(key=_KEYS[letter], reverse=key.startswith("-"))
-    return found
+            result.sort(key=_KEYS[letter], reverse=key.startswith("-"))
+    return result
 
 
 def states_wanted(words: GivenWords, environment: Mapping[str, str]) -> set[str]:

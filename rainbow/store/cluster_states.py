@@ -70,8 +70,8 @@ class StateRecord:
 @lru_cache(maxsize=65_536)  # most have not changed since they were read last
 def read(text: str) -> Mapping[str, Any]:
     """Read the values of a state as they are stored."""
-    found: Mapping[str, Any] = json.loads(text)
-    return found
+    result: Mapping[str, Any] = json.loads(text)
+    return result
 
 
 def put(connection: sa.Connection, cluster_id: str, values: Mapping[str, Any], now: float) -> None:
@@ -121,11 +121,11 @@ def booked(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str,
     """Return {cluster id: what booking adds to its reported nodes_free}, mostly negative."""
     how, named = _chosen(connection, cluster_ids)
     taken, freed = (connection.execute(_nodes(how, which), named) for which in ("unseen", "given back"))
-    found = dict.fromkeys(cluster_ids, 0)
+    result = dict.fromkeys(cluster_ids, 0)
     for rows, sign in ((freed, 1), (taken, -1), (connection.execute(_unplaced(how), named), -1)):
         for cluster_id, nodes in rows:
-            found[cluster_id] += sign * int(nodes)
-    return found
+            result[cluster_id] += sign * int(nodes)
+    return result
 
 
 @cache
@@ -170,13 +170,13 @@ def changed(connection: sa.Connection, known: int) -> set[str] | None:
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:
     """Return {cluster id: {"waiting_tasks", "running_tasks"}}; running ones are those that hold workers."""
     how, named = _chosen(connection, cluster_ids)
-    found = {key: {"waiting_tasks": 0, "running_tasks": 0} for key in cluster_ids}
+    result = {key: {"waiting_tasks": 0, "running_tasks": 0} for key in cluster_ids}
     for cluster_id, state, count in connection.execute(_tasks(how), named):
-        found[cluster_id]["running_tasks" if state in BOOKED else "waiting_tasks"] += count
+        result[cluster_id]["running_tasks" if state in BOOKED else "waiting_tasks"] += count
     for cluster_id, count in staged_tasks(connection).items():
-        if cluster_id in found:
-            found[cluster_id]["waiting_tasks"] -= count
-    return found
+        if cluster_id in result:
+            result[cluster_id]["waiting_tasks"] -= count
+    return result
 
 
 @cache
@@ -221,8 +221,8 @@ class Board:
 
     def since(self, version: int) -> list[int]:
         """Return the places of the states that have changed since a version."""
-        found: list[int] = np.flatnonzero(self.changed > version).tolist()
-        return found
+        result: list[int] = np.flatnonzero(self.changed > version).tolist()
+        return result
 
     def kept(self, places: Iterable[int]) -> dict[str, list[Any]]:
         """Return some clusters' variables without the ages of their reports, and the times of those, by name."""

@@ -240,8 +240,8 @@ def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, 
 
 def limits(connection: sa.Connection, cluster_id: str) -> Mapping[str, int]:
     """Return the cluster's limits."""
-    found: Mapping[str, int] = connection.execute(_LIMITS, {"wanted": cluster_id}).scalar_one()
-    return found
+    result: Mapping[str, int] = connection.execute(_LIMITS, {"wanted": cluster_id}).scalar_one()
+    return result
 
 
 def set_memory(connection: sa.Connection, cluster_id: str, memory: Mapping[str, Any]) -> None:

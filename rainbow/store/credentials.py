@@ -132,12 +132,12 @@ def _found(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Cr
     query = sa.select(*_COLUMNS, grants.c.cluster_id.label("granted")).select_from(joined).where(*where)
     order = (credentials.c.created_at, credentials.c.id, grants.c.cluster_id)
     rows = [tuple(row) for row in connection.execute(query.order_by(*order))]
-    found = []
+    result = []
     for _, group in groupby(rows, key=itemgetter(0)):  # the id stands first
         own = list(group)
         values = dict(zip(_NAMES, own[0], strict=False))
-        found.append(CredentialRecord(**values, clusters=tuple(row[-1] for row in own if row[-1])))
-    return found
+        result.append(CredentialRecord(**values, clusters=tuple(row[-1] for row in own if row[-1])))
+    return result
 
 
 # ── sessions of browsers ──

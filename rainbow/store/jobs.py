@@ -242,8 +242,8 @@ def jobspec_changed(connection: sa.Connection, job_id: str) -> tuple[Any, Mappin
 
 def decision(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     """Return why the job is where it is."""
-    found: dict[str, Any] = connection.execute(sa.select(jobs.c.decision).where(jobs.c.id == job_id)).scalar_one()
-    return found
+    result: dict[str, Any] = connection.execute(sa.select(jobs.c.decision).where(jobs.c.id == job_id)).scalar_one()
+    return result
 
 
 def change(connection: sa.Connection, job_id: str, **values: Any) -> None:

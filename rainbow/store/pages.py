@@ -117,26 +117,26 @@ def _like(connection: sa.Connection, pattern: str) -> sa.ColumnElement[bool]:
 
 def _wanted(connection: sa.Connection, chosen: Filter, waiting: bool) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that no index answers."""
-    found: list[sa.ColumnElement[bool]] = []
+    result: list[sa.ColumnElement[bool]] = []
     if chosen.clusters is not None and (waiting or chosen.own):
-        found.append(_shown(chosen.clusters, chosen.own))
+        result.append(_shown(chosen.clusters, chosen.own))
     if chosen.reasons:
-        found.append(jobs.c.wait["reason"].as_string().in_(chosen.reasons))
+        result.append(jobs.c.wait["reason"].as_string().in_(chosen.reasons))
     if chosen.names is not None:
-        found.append(sa.or_(sa.false(), *(_like(connection, name) for name in chosen.names)))
+        result.append(sa.or_(sa.false(), *(_like(connection, name) for name in chosen.names)))
     if chosen.exactly is not None:
-        found.append(jobs.c.name.in_(map(_clean, chosen.exactly)))
+        result.append(jobs.c.name.in_(map(_clean, chosen.exactly)))
     if chosen.ids is not None:
-        found.append(jobs.c.id.in_(chosen.ids))
+        result.append(jobs.c.id.in_(chosen.ids))
     if chosen.accounts:
-        found.append(jobs.c.account.in_(chosen.accounts))
+        result.append(jobs.c.account.in_(chosen.accounts))
     if chosen.since is not None:
-        found.append(sa.or_(jobs.c.ended_at.is_(None), jobs.c.ended_at >= chosen.since))
+        result.append(sa.or_(jobs.c.ended_at.is_(None), jobs.c.ended_at >= chosen.since))
     if chosen.until is not None:
-        found.append(jobs.c.submitted_at <= chosen.until)
+        result.append(jobs.c.submitted_at <= chosen.until)
     if chosen.before is not None:
-        found.append(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
-    return found
+        result.append(jobs.c.id > chosen.before if chosen.oldest else jobs.c.id < chosen.before)
+    return result
 
 
 def _ranges(connection: sa.Connection, chosen: Filter, waiting: bool) -> list[tuple[sa.Column[Any], list[str]]]:

@@ -118,10 +118,10 @@ def _row(cluster_id: str, one: Promise) -> dict[str, Any]:
 def take_promises(connection: sa.Connection, *, cluster_id: str = "", job: str = "") -> list[Promise]:
     """Return the promises to a job, or of a cluster, and forget them."""
     own = promises.c.job == job if job else promises.c.cluster_id == cluster_id
-    found = [_read(row._mapping) for row in connection.execute(sa.select(promises).where(own))]
-    if found:
+    result = [_read(row._mapping) for row in connection.execute(sa.select(promises).where(own))]
+    if result:
         connection.execute(promises.delete().where(own))
-    return found
+    return result
 
 
 # ── nodes that are kept for jobs without a cluster, as they become free ──

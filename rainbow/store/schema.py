@@ -137,8 +137,8 @@ class Packed(sa.TypeDecorator[Row]):
         """Return the mapping as it was given; those of former versions were not compressed."""
         if value is None or self.KEY not in value:
             return value
-        found: Row = json.loads(zlib.decompress(b64decode(value[self.KEY])))
-        return found
+        result: Row = json.loads(zlib.decompress(b64decode(value[self.KEY])))
+        return result
 
 
 NAME = Words(100)

@@ -101,12 +101,12 @@ def long_running(connection: sa.Connection, now: float) -> dict[str, int]:
 def queues(connection: sa.Connection) -> dict[tuple[str, str], int]:
     """Return how many tasks of each cluster are `waiting` and `running`: those that hold space."""
     left = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))
-    found: Counter[tuple[str, str]] = Counter()
+    result: Counter[tuple[str, str]] = Counter()
     for (cluster_id, state), count in left.items():
-        found[(cluster_id, "running" if state in BOOKED else "waiting")] += count
+        result[(cluster_id, "running" if state in BOOKED else "waiting")] += count
     for cluster_id, count in staged_tasks(connection).items():
-        found[(cluster_id, "waiting")] -= count
-    return found
+        result[(cluster_id, "waiting")] -= count
+    return result
 
 
 def _by_state(
@@ -144,7 +144,7 @@ def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, L
 
 def _held(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, int]:
     """Return how many workers the tasks of each cluster hold; one that several share counts once."""
-    found = dict[str, int]()
+    result = dict[str, int]()
     if connection.dialect.name == "sqlite":
         each = sa.func.json_each(tasks.c.placement).table_valued("key")
     else:
@@ -154,8 +154,8 @@ def _held(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, in
     for k in range(0, len(cluster_ids), FEW_NAMES):
         own = query.where(tasks.c.cluster_id.in_(cluster_ids[k : k + FEW_NAMES])).group_by(tasks.c.cluster_id)
         for cluster_id, many in connection.execute(own):
-            found[cluster_id] = many
-    return found
+            result[cluster_id] = many
+    return result
 
 
 # ── lengths and forecasts ──
@@ -201,10 +201,10 @@ def recent(connection: sa.Connection, cluster_id: str, keys: Iterable[Key]) -> d
 
 def everywhere(connection: sa.Connection, keys: Iterable[Key]) -> dict[str, dict[str, list[float]]]:
     """Return {digest: {cluster id: seconds of the last runs}} of some keys, whatever their cluster."""
-    found: dict[str, dict[str, list[float]]] = {}
+    result: dict[str, dict[str, list[float]]] = {}
     for row in _found(connection, {digest(key) for key in keys}):
-        found.setdefault(row.key, {})[row.cluster_id] = _floats(row.recent)
-    return found
+        result.setdefault(row.key, {})[row.cluster_id] = _floats(row.recent)
+    return result
 
 
 def medians(connection: sa.Connection, cluster_id: str, most: int) -> list[dict[str, float]]:
@@ -331,13 +331,13 @@ def unscored(connection: sa.Connection, cluster_id: str) -> dict[str, Mapping[st
 
 def starts(connection: sa.Connection, jobs_: Collection[str]) -> dict[str, float]:
     """Return {job: when its first task was started} of those that have started."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     listed = sorted(jobs_)
     for first in range(0, len(listed), FEW_NAMES):
         own = (tasks.c.job.in_(listed[first : first + FEW_NAMES]), tasks.c.assigned_at.is_not(None))
         query = sa.select(tasks.c.job, sa.func.min(tasks.c.assigned_at)).where(*own).group_by(tasks.c.job)
-        found |= {row[0]: row[1] for row in connection.execute(query)}
-    return found
+        result |= {row[0]: row[1] for row in connection.execute(query)}
+    return result
 
 
 def put_etas(
@@ -357,12 +357,12 @@ def put_etas(
 
 def _ids(connection: sa.Connection, column: sa.Column[str], named: Sequence[str]) -> set[str]:
     """Return which of some ids a column has."""
-    found: set[str] = set()
+    result: set[str] = set()
     for first in range(0, len(named), FEW_NAMES):
-        found |= set(
+        result |= set(
             connection.execute(sa.select(column).where(column.in_(named[first : first + FEW_NAMES]))).scalars()
         )
-    return found
+    return result
 
 
 def eta_of(connection: sa.Connection, job: str) -> tuple[Mapping[str, Any], Mapping[str, Any], float | None] | None:

@@ -112,7 +112,7 @@ def preempted(connection: sa.Connection, job_id: str) -> Mapping[str, Any] | Non
 
 def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dict[TaskState, TasksInState]]:
     """Return {job: {state: its tasks there}} of the tasks that hold space."""
-    found: dict[str, dict[TaskState, TasksInState]] = {}
+    result: dict[str, dict[TaskState, TasksInState]] = {}
     key = (tasks.c.job, tasks.c.state)
     query = sa.select(*key, sa.func.count(), sa.func.min(tasks.c.assigned_at), sa.func.min(tasks.c.agent)).group_by(
         *key
@@ -120,14 +120,14 @@ def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dic
     for k in range(0, len(job_ids), NAMED):
         own = (tasks.c.job.in_(job_ids[k : k + NAMED]), tasks.c.state.in_(BOOKED))
         for job, state, *told in connection.execute(query.where(*own)):
-            found.setdefault(job, {})[TaskState(state)] = TasksInState(*told)
+            result.setdefault(job, {})[TaskState(state)] = TasksInState(*told)
         said = (tasks.c.state == TaskState.ACCEPTED, tasks.c.pending.is_not(None))
         for job, told in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
-            found[job][TaskState.ACCEPTED] = found[job][TaskState.ACCEPTED]._replace(pending=told)
-        stops = [job for job in job_ids[k : k + NAMED] if TaskState.STOPPING in found.get(job, ())]
+            result[job][TaskState.ACCEPTED] = result[job][TaskState.ACCEPTED]._replace(pending=told)
+        stops = [job for job in job_ids[k : k + NAMED] if TaskState.STOPPING in result.get(job, ())]
         for job, told in connection.execute(_PREEMPTED, {"wanted": stops, "state": TaskState.STOPPING}):
-            found[job][TaskState.STOPPING] = found[job][TaskState.STOPPING]._replace(preempted=told)
-    return found
+            result[job][TaskState.STOPPING] = result[job][TaskState.STOPPING]._replace(preempted=told)
+    return result
 
 
 def add(connection: sa.Connection, cluster_id: str, new: Iterable[Task]) -> None:
@@ -327,11 +327,11 @@ def note_holders(connection: sa.Connection, cluster_id: str, job_id: str) -> Non
 
 def orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[Task]]:
     """Return an agent's tasks that are to stop, be held or continue, and those to give back unless they run."""
-    found: dict[str, list[Task]] = {verb: [] for verb in _VERBS.values()}
+    result: dict[str, list[Task]] = {verb: [] for verb in _VERBS.values()}
     for row in connection.execute(_orders_query(), {"of_cluster": cluster_id, "of_agent": agent}):
         task = _task(row)
-        found[_VERBS[task.state]].append(task)
-    return found
+        result[_VERBS[task.state]].append(task)
+    return result
 
 
 _VERBS = {
@@ -368,12 +368,12 @@ def ask_again(connection: sa.Connection, job_id: str, what: Hold = Hold.UNABLE) 
 
 def counts(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, dict[TaskState, int]]:
     """Return {job: {state: how many of its tasks are in it}}."""
-    found: dict[str, dict[TaskState, int]] = {job: {} for job in job_ids}
+    result: dict[str, dict[TaskState, int]] = {job: {} for job in job_ids}
     query = sa.select(tasks.c.job, tasks.c.state, sa.func.count()).group_by(tasks.c.job, tasks.c.state)
     for part in _parts(job_ids):
         for job, state, count in connection.execute(query.where(tasks.c.job.in_(part))):
-            found[job][TaskState(state)] = count
-    return found
+            result[job][TaskState(state)] = count
+    return result
 
 
 LOOKED_AT = 10_000  # tasks of one job

@@ -45,11 +45,11 @@ def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentReco
 
 def agents_of_many(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, AgentRecord]]:
     """Return {cluster id: {agent: its last heartbeat}} of those that have agents."""
-    wanted, found = sorted(cluster_ids), dict[str, dict[str, AgentRecord]]()
+    wanted, result = sorted(cluster_ids), dict[str, dict[str, AgentRecord]]()
     for k in range(0, len(wanted), NAMED):
         for row in connection.execute(_AGENTS_OF_MANY, {"wanted": wanted[k : k + NAMED]}):
-            found.setdefault(row.cluster_id, {})[row.name] = _agent_record(row)
-    return found
+            result.setdefault(row.cluster_id, {})[row.name] = _agent_record(row)
+    return result
 
 
 def agent(connection: sa.Connection, cluster_id: str, name: str) -> AgentRecord | None:
@@ -176,11 +176,11 @@ def unattended(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[
 
 def counts(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[WorkerState, int]]:
     """Return {cluster id: {state: how many of its workers are in it}} of those that have workers."""
-    wanted, found = sorted(cluster_ids), dict[str, dict[WorkerState, int]]()
+    wanted, result = sorted(cluster_ids), dict[str, dict[WorkerState, int]]()
     for k in range(0, len(wanted), NAMED):
         for row in connection.execute(_COUNTS, {"wanted": wanted[k : k + NAMED]}):
-            found.setdefault(row.cluster_id, {})[WorkerState(row.state)] = row.many
-    return found
+            result.setdefault(row.cluster_id, {})[WorkerState(row.state)] = row.many
+    return result
 
 
 def _records(rows: sa.CursorResult[Any]) -> dict[str, WorkerRecord]:

@@ -34,15 +34,15 @@ def python(code: str, **more: Any) -> Run:
 
 def ends(executor: Executor, count: int = 1, seconds: float = 60) -> Mapping[RunId, Ended]:
     """Poll until `count` runs have ended; return their ends."""
-    found: dict[RunId, Ended] = {}
+    result: dict[RunId, Ended] = {}
     limit = time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < limit:
+    while len(result) < count and time.monotonic() < limit:
         for end in executor.poll():
-            assert end.id not in found, "told twice"
-            found[end.id] = end
+            assert end.id not in result, "told twice"
+            result[end.id] = end
         time.sleep(0.01)
-    assert len(found) == count
-    return found
+    assert len(result) == count
+    return result
 
 
 def end_of(executor: Executor, run: Run) -> Ended:
@@ -154,9 +154,9 @@ class ExecutorContract:
     @pytest.fixture
     def executor(self, tmp_path: Path) -> Iterator[Executor]:
         """Open the executor on a folder of its own, and close it after the test."""
-        found = open_executor(self.name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, tmp_path / "executor")
-        yield found
-        found.close()
+        result = open_executor(self.name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, tmp_path / "executor")
+        yield result
+        result.close()
 
     def test_codes_signals_output_arguments_and_place_are_those_of_the_run(
         self, executor: Executor, tmp_path: Path

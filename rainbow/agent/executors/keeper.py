@@ -157,12 +157,12 @@ class Keeper:
 
     def _buried(self) -> set[int]:
         """Return our wardens that have ended since the last look."""
-        found = set()
+        result = set()
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                found.add(pid)
-        self._dead |= found
-        return found
+                result.add(pid)
+        self._dead |= result
+        return result
 
     def _collect(self) -> None:
         """Look at every run: of a warden that another keeper has started nobody else says that it was killed."""

@@ -369,8 +369,8 @@ def _fault(run: Run, error: Exception) -> str:
 
 def _number(name: str) -> int:
     """Return the number of a signal; TERM for one that this system does not have."""
-    found: int = getattr(signal, f"SIG{name}", signal.SIGTERM)
-    return found
+    result: int = getattr(signal, f"SIG{name}", signal.SIGTERM)
+    return result
 
 
 def _signal(active: _Active, number: int) -> None:

@@ -176,11 +176,11 @@ def read_end(path: Path, keep: int, owner: int | None = None) -> str:
 
 def _plain(path: str, flags: int) -> int:
     """Open a file that is one: a link is not followed, and nobody waits for the other end of a pipe."""
-    found = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    result = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(result).st_mode):
+        os.close(result)
         raise OSError(f"{path} is no file")
-    return found
+    return result
 
 
 class Tail:

@@ -156,12 +156,12 @@ class SharedFolder:
 
     def listed(self) -> dict[str, tuple[str, str]]:
         """Return {key of a run: (its array, its index)} of all arrays."""
-        found = {}
+        result = {}
         for path in (self.folder / "lists").glob("*[0-9a-f]"):
             for line in path.read_text().splitlines():
                 index, _, key = line.partition(" ")
-                found[key] = (path.name, index)
-        return found
+                result[key] = (path.name, index)
+        return result
 
     def strike(self, group: str, index: str, *, last: bool) -> None:
         """Throw away what an element has written; the list of its array with the last of them."""
@@ -223,13 +223,13 @@ class SharedFolder:
 
     def ended(self) -> dict[str, list[int]]:
         """Return {key: the shares that have ended} of all runs, in one look."""
-        found: dict[str, list[int]] = {}
+        result: dict[str, list[int]] = {}
         with os.scandir(self.folder / "ends") as entries:
             for entry in entries:
                 key, _, share = entry.name.partition(".")
                 if share.isdigit():
-                    found.setdefault(key, []).append(int(share))
-        return found
+                    result.setdefault(key, []).append(int(share))
+        return result
 
     def read_end(self, run: RunId, share: int) -> Ended:
         """Read how a share of a run ended."""
@@ -355,14 +355,14 @@ def given_in(text: str) -> Given:
     >>> given_in("Nodes=n[1-2] CPU_IDs=2-5 Mem=0 GRES=gpu:a100:1(IDX:1) ThreadsPerCore=2")["n2"]
     {'core': [1, 2], 'gpu': [1]}
     """
-    found: Given = {}
+    result: Given = {}
     threads = int(said[1]) if (said := _THREADS.search(text)) else 1
     for nodes, cpus, gres in _ON_NODES.findall(text):
         cores = sorted({cpu // threads for cpu in expand_ids(cpus, MOST_LISTED) or ()})
         gpus = [gpu for ids in _GPUS.findall(gres) for gpu in expand_ids(ids, MOST_LISTED) or ()]
         for node in expand_hosts(nodes, MOST_LISTED) or ():
-            found[node] = {"core": cores, **({"gpu": gpus} if gpus else {})}
-    return found
+            result[node] = {"core": cores, **({"gpu": gpus} if gpus else {})}
+    return result
 
 
 def _is_free_to_bind() -> bool:

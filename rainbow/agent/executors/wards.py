@@ -81,12 +81,12 @@ class Wards:
 
     def there(self) -> dict[str, RunId]:
         """Return {key: run} of all that is there."""
-        found = {}
+        result = {}
         for path in self._place.iterdir():
             if "." not in path.name and path.name != "news":
                 with contextlib.suppress(OSError, ValueError, KeyError):
-                    found[path.name] = run_from_json(json.loads(path.read_text())).id
-        return found
+                    result[path.name] = run_from_json(json.loads(path.read_text())).id
+        return result
 
     @contextlib.contextmanager
     def put(self, run: Run) -> Iterator[int]:

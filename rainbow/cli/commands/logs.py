@@ -168,11 +168,11 @@ def attach(client: Client, job_id: str) -> None:
 
 def _to_its_end(client: Client, job_id: str) -> dict[str, Any]:
     """Print what a job writes and, whenever that changes, why it waits; return it when it has ended."""
-    writer, said, found = Writer(), "", dict[str, Any]()
-    for found in client.follow(job_id):
-        why = str((found.get("wait") or {}).get("text") or "") if found["state"] in WAITS else said
+    writer, said, result = Writer(), "", dict[str, Any]()
+    for result in client.follow(job_id):
+        why = str((result.get("wait") or {}).get("text") or "") if result["state"] in WAITS else said
         if why and why != said:
             tell([why])
         said = why or said
-        writer.write(found)
-    return found
+        writer.write(result)
+    return result

@@ -127,14 +127,14 @@ def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
 
 def _requests(given: Given) -> dict[Path, Request]:
     if paths := given.files:
-        found, faults = files.jobspecs_of(paths)
+        result, faults = files.jobspecs_of(paths)
         for fault in faults.values():
             click.echo(f"rainbow: warning: skipped {printer.one_line(str(fault))}", err=True)
-        if not found:
+        if not result:
             raise click.UsageError("no jobspec found among these files")
-        for path, request in found.items() if given.strict else ():
+        for path, request in result.items() if given.strict else ():
             check_read(request, str(path))
-        return found
+        return result
     return {Path("-"): parse_jobspec(given.jobspec())}
 
 

@@ -88,13 +88,13 @@ def _where(order: Mapping[str, Any]) -> str:
 
 def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
     """Split NAME=VALUE at the last sign of equality: an expression may hold others."""
-    found = []
+    result = []
     for text in given:
         name, equals, value = text.rpartition("=")
         if not (equals and name and value):
             raise click.BadParameter(f"invalid value {text!r}: expected {option.metavar}")
-        found.append((name, value))
-    return found
+        result.append((name, value))
+    return result
 
 
 LIMIT, COUNT = click.IntRange(min=-1), click.IntRange(min=0)

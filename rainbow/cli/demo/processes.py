@@ -158,7 +158,7 @@ def bring_down() -> str:
 
 def _registered(noted: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return the cluster as its agent has registered it, once it has a node that is ready."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def there() -> bool:
         saved = read_credentials(_credentials()).clusters.get(noted["cluster"])
@@ -167,11 +167,11 @@ def _registered(noted: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
                 contextlib.suppress(RainbowError),
                 Client(noted["url"], saved["token"], timeout=2.0, tries=1) as asking,
             ):
-                found.update(asking.cluster(noted["cluster"]))
-        return bool(found.get("ready"))
+                result.update(asking.cluster(noted["cluster"]))
+        return bool(result.get("ready"))
 
     _until(there, folder / "agent.log", lambda: _runs(noted["agent"], folder))
-    return found
+    return result
 
 
 def _credentials() -> Path:

@@ -97,10 +97,10 @@ def jobspec_files(path: Path) -> list[Path]:
     """Return the file itself, or of a folder all files below it that are YAML or JSON by name."""
     if not path.is_dir():
         return [path]
-    found = [file for file in sorted(path.rglob("*")) if file.suffix in JOBSPECS and file.is_file()]
-    if not found:
+    result = [file for file in sorted(path.rglob("*")) if file.suffix in JOBSPECS and file.is_file()]
+    if not result:
         raise click.UsageError(f"no jobspec found in {str(path)!r}; expected files named {', '.join(JOBSPECS)}")
-    return found
+    return result
 
 
 def is_many(what: Sequence[str]) -> bool:

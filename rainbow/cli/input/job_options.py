@@ -28,27 +28,27 @@ from rainbow.text import seconds_of as time_of
 
 def duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
     """Read an option's value."""
-    found = None if value is None else seconds_of(value.strip())
-    if value is not None and found is None:
+    result = None if value is None else seconds_of(value.strip())
+    if value is not None and result is None:
         raise click.BadParameter(f"invalid duration {value[:100]!r}: expected {WANTED}")
-    return found
+    return result
 
 
 def some_duration(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
     """Read an option's value, which is not 0."""
-    found = duration(context, option, value)
-    if found == 0:
+    result = duration(context, option, value)
+    if result == 0:
         raise click.BadParameter("duration must be greater than 0")
-    return found
+    return result
 
 
 def point_in_time(_: click.Context, option: click.Parameter, value: str | None) -> float | None:
     """Read a time as Slurm's commands do: a day, a time of today, or one before now."""
-    found = None if value is None else read_moment(value, datetime.now())
-    if value is not None and found is None:
+    result = None if value is None else read_moment(value, datetime.now())
+    if value is not None and result is None:
         told = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
         raise click.BadParameter(told, param=option)
-    return found
+    return result
 
 
 def moment(_: click.Context, __: click.Parameter, value: str | None) -> str | None:

@@ -113,7 +113,7 @@ def list_options(
 
 
 def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
-    found = []
+    result = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, width = part.partition("%")
         column = known.get(name.lower())
@@ -123,8 +123,8 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
         if width and not width.removeprefix("-").isdecimal():
             told = f"the width of {name} must be a number, got {width[:20]!r}"
             raise click.BadParameter(told, param_hint="--format")
-        found.append((column, int(width or 0)))
-    return found
+        result.append((column, int(width or 0)))
+    return result
 
 
 # ── what jobs show ──

@@ -36,8 +36,8 @@ STATES = {
 
 
 def _summary(job: Document) -> Document:
-    found: Document = job.get("summary") or {}
-    return found
+    result: Document = job.get("summary") or {}
+    return result
 
 
 def state_of(job: Document) -> str:

@@ -101,13 +101,13 @@ def _labels(item: Mapping[str, Any], at: str) -> dict[str, str]:
 
 def _taints(item: Mapping[str, Any], at: str) -> list[tuple[str, str, str]]:
     spec = mapping(given(item, "spec", {}), at, "the spec of a node")
-    found = []
+    result = []
     for place, taint in enumerate(sequence(given(spec, "taints", ()), f"{at}/taints", "taints")):
         here = f"{at}/taints/{place}"
         taint = mapping(taint, here, "a taint")
         key, value, effect = (text(given(taint, k, ""), f"{here}/{k}", f"the {k} of a taint") for k in _TAINT)
-        found.append((key, value, effect))
-    return found
+        result.append((key, value, effect))
+    return result
 
 
 def _unavailable(item: Mapping[str, Any], at: str) -> str:

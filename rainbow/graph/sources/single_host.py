@@ -59,10 +59,10 @@ def _allowed(machine: ElementTree.Element) -> int | None:
     words = [word for word in (machine.get("allowed_cpuset") or "").split(",") if word]
     if not words or any(not re.fullmatch(r"0x[0-9a-fA-F]{1,8}|", word) for word in words):
         return None
-    found = 0
+    result = 0
     for word in words:  # 32 bits each, the highest first
-        found = (found << 32) | int(word, 16)
-    return found
+        result = (result << 32) | int(word, 16)
+    return result
 
 
 def _cores(element: ElementTree.Element, limits: Limits, allowed: int | None) -> int:

@@ -162,19 +162,19 @@ _IN_TRES = re.compile(r"(?:^|,)gres/gpu=([0-9]{1,9})(?:,|$)")
 
 def _once(printed: list[Gres], tres: str) -> list[Gres]:
     """Return each gres once: some versions print one twice, with its type repeated or without it."""
-    found: list[Gres] = []
+    result: list[Gres] = []
     for one in printed:
         words = one.model.split(":")
         model = words[0] if len(set(words)) == 1 else one.model
         one = one._replace(model=model, name="mig" if one.name == "gpu" and _SLICE.search(model) else one.name)
-        if not any((o.name, o.model, o.number) == (one.name, one.model, one.number) for o in found):
-            found.append(one)
-    for bare in [one for one in found if not one.model]:
-        typed = sum(one.number for one in found if one.name == bare.name and one.model)
+        if not any((o.name, o.model, o.number) == (one.name, one.model, one.number) for o in result):
+            result.append(one)
+    for bare in [one for one in result if not one.model]:
+        typed = sum(one.number for one in result if one.name == bare.name and one.model)
         counted = _IN_TRES.search(tres) if bare.name == "gpu" else None
         if typed and (int(counted[1]) == typed if counted else typed == bare.number):
-            found.remove(bare)
-    return found
+            result.remove(bare)
+    return result
 
 
 def _gres(one: re.Match[str], pointer: str) -> Gres:
@@ -279,7 +279,7 @@ Devices = Mapping[str, Sequence[Device]]  # by host, in the order of the lines
 
 def read_gres(text: str, limits: Limits = LIMITS) -> Devices:
     """Return the GPUs that the lines of gres.conf describe; GraphError says which line is wrong."""
-    found: dict[str, list[Device]] = {}
+    result: dict[str, list[Device]] = {}
     total = 0
     for line, fields in conf_lines(text):
         if fields.get("name", "").lower() != "gpu":
@@ -293,8 +293,8 @@ def read_gres(text: str, limits: Limits = LIMITS) -> Devices:
         total += len(hosts) * len(devices)
         limits.check("vertices", total, "")
         for host in hosts:
-            found.setdefault(host, []).extend(devices)
-    return found
+            result.setdefault(host, []).extend(devices)
+    return result
 
 
 def _devices(fields: Mapping[str, str], limits: Limits) -> Iterator[Device]:

@@ -123,7 +123,7 @@ def _of_yaml(text: str, limits: Limits) -> dict[str, _Switch]:
 
 
 def _switches(text: str, limits: Limits) -> dict[str, _Switch]:
-    found: dict[str, _Switch] = {}
+    result: dict[str, _Switch] = {}
     total = 0
     for line, fields in conf_lines(text):
         key = next((key for key in _NAMES if key in fields), None)
@@ -138,12 +138,12 @@ def _switches(text: str, limits: Limits) -> dict[str, _Switch]:
         except InputError as fault:
             fault.pointer, fault.line, fault.column = None, line, 1
             raise
-        if fields[key] in found:
+        if fields[key] in result:
             raise _fault(switch, f"{short(fields[key])} is described twice")
-        found[fields[key]] = switch
+        result[fields[key]] = switch
         total += 1 + len(switch.nodes) + len(switch.below)  # a short text can name the same million hosts again
         limits.check("vertices", total, "")
-    return found
+    return result
 
 
 def conf_lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:

@@ -399,10 +399,10 @@ def _mixed(slots: Sequence[Resource], pointer: str) -> list[Forest]:
 
 
 def _bounded(forests: Iterable[Forest], pointer: str) -> tuple[Forest, ...]:
-    found = tuple(islice(forests, MOST_VARIANTS + 1))
-    if len(found) > MOST_VARIANTS:
+    result = tuple(islice(forests, MOST_VARIANTS + 1))
+    if len(result) > MOST_VARIANTS:
         raise _too_many(pointer)
-    return found
+    return result
 
 
 def _too_many(pointer: str) -> LimitError:

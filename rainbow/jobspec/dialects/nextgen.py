@@ -119,26 +119,26 @@ def _named(asked: Mapping[str, Any]) -> dict[str, tuple[Need, ...]]:
 
 def _by_name(document: Mapping[str, Any], entries: Iterable[Entry]) -> set[str]:
     """Collect the lists of needs that tasks and resources name."""
-    found = {task["requires"] for task, *_ in entries if isinstance(task.get("requires"), str)}
+    result = {task["requires"] for task, *_ in entries if isinstance(task.get("requires"), str)}
     stack = list(document["resources"].values())
     while stack:
         resource = stack.pop()
-        found |= {resource["requires"]} if isinstance(resource.get("requires"), str) else set()
+        result |= {resource["requires"]} if isinstance(resource.get("requires"), str) else set()
         stack.extend(resource.get("with", []))
-    return found
+    return result
 
 
 def _of_tasks(document: Mapping[str, Any], entries: Iterable[Entry], named: Named) -> dict[str, tuple[Need, ...]]:
     """Return by name of a group what the tasks that run in it require."""
-    found: dict[str, tuple[Need, ...]] = {}
+    result: dict[str, tuple[Need, ...]] = {}
     for task, at, _, inherited in entries:
         if "requires" not in task:
             continue
         needs = named_needs(task["requires"], f"{at}/requires", named)
         names = _alternatives(task, inherited) or document["resources"]
         for name in names if needs else ():
-            found[name] = (*found.get(name, ()), *(need for need in needs if need not in found.get(name, ())))
-    return found
+            result[name] = (*result.get(name, ()), *(need for need in needs if need not in result.get(name, ())))
+    return result
 
 
 def _slotted(value: Mapping[str, Any], pointer: str, name: str, common: tuple[Need, ...], named: Named) -> Resource:
@@ -204,11 +204,11 @@ def _tasks(
 ) -> Iterator[TaskSpec]:
     names: set[str] = set()
     for number, (task, at, group, inherited) in enumerate(entries):
-        found = _task(task, at, group, inherited, groups, number, unfit)
-        if found.name in names:
-            unfit.append((f"{at}/name", f"{found.name:.80} is the name of another task, too"))
-        names.add(found.name)
-        yield found
+        result = _task(task, at, group, inherited, groups, number, unfit)
+        if result.name in names:
+            unfit.append((f"{at}/name", f"{result.name:.80} is the name of another task, too"))
+        names.add(result.name)
+        yield result
 
 
 def _bounded(entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -56,10 +56,10 @@ def _unread(document: Mapping[str, Any]) -> Iterator[Unread]:
 
 def _slots(resources: tuple[Resource, ...]) -> dict[str, set[str]]:
     """Map the labels of slots to the types of resources in them."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for slot in (part for resource in resources for part in resource.walk() if part.is_slot):
-        found.setdefault(slot.label, set()).update(part.type for part in slot.walk())
-    return found
+        result.setdefault(slot.label, set()).update(part.type for part in slot.walk())
+    return result
 
 
 def _check_slot(label: str, known: Sequence[Mapping[str, set[str]]], pointer: str) -> None:

@@ -87,9 +87,9 @@ def _named(names: list[str], trees: list[Shape]) -> Iterator[tuple[str, Document
 def _of_its_own(options: Mapping[str, str], first: Mapping[str, str], notes: list[str]) -> dict[str, str]:
     """Return what a later component says of its own that a jobspec says once for all."""
     once = {name for name, option in OPTIONS.items() if option.place is Place.SYSTEM} | _WHERE
-    found = {name: value for name, value in options.items() if name in once and first.get(name) != value}
-    notes += [f"--{name}={value} of a later component: sent to the site as written" for name, value in found.items()]
-    return found
+    result = {name: value for name, value in options.items() if name in once and first.get(name) != value}
+    notes += [f"--{name}={value} of a later component: sent to the site as written" for name, value in result.items()]
+    return result
 
 
 def _carried(options: Mapping[str, str]) -> dict[str, str]:
@@ -159,20 +159,20 @@ def _licenses(text: str) -> Iterator[tuple[str, int]]:
 
 def _wishes(options: Mapping[str, str], notes: list[str]) -> Document:
     """Return what is wished for and makes no cluster refuse the job."""
-    found: Document = {}
+    result: Document = {}
     if "switches" in options:
         count, _, wait = options["switches"].partition("@")
         if not count.isdecimal():
             raise JobspecError(f"--switches must be a count such as 1 or 1@10:00, got {options['switches']!r:.60}")
-        found["switches"] = {"count": int(count), **({"wait": seconds(wait)} if wait else {})}
+        result["switches"] = {"count": int(count), **({"wait": seconds(wait)} if wait else {})}
     if "prefer" in options and (features := read_features(options["prefer"])):
-        found["prefer"] = features
+        result["prefer"] = features
     if "contiguous" in options:
-        found["contiguous"] = True
+        result["contiguous"] = True
     if options.get("exclusive"):
-        found["exclusive"] = options["exclusive"]
-    notes += [f"--{name}={_shown(value)}: a wish; no cluster is refused for it" for name, value in found.items()]
-    return found
+        result["exclusive"] = options["exclusive"]
+    notes += [f"--{name}={_shown(value)}: a wish; no cluster is refused for it" for name, value in result.items()]
+    return result
 
 
 def _shown(value: object) -> str:
@@ -190,10 +190,10 @@ def seconds(text: str) -> float:
 
 
 def _moment(name: str, text: str, caller: Surroundings) -> float:
-    found = moment(text, caller.now)
-    if found is None:
+    result = moment(text, caller.now)
+    if result is None:
         raise JobspecError(f"--{name} must be a time such as 16:00, now+1hour or 2030-01-31T12:00, got {text!r:.60}")
-    return found
+    return result
 
 
 def _priority(options: Mapping[str, str], notes: list[str]) -> Document:
@@ -234,16 +234,16 @@ def _environment(options: Mapping[str, str], caller: Surroundings, notes: list[s
 
 
 def _dependencies(options: Mapping[str, str], called: str, caller: Surroundings, notes: list[str]) -> list[Document]:
-    found: list[Document] = []
+    result: list[Document] = []
     if "begin" in options:
         at = _moment("begin", options["begin"], caller)
-        found.append({"scheme": "begin-time", "value": str(int(at) if at == int(at) else at)})
+        result.append({"scheme": "begin-time", "value": str(int(at) if at == int(at) else at)})
     text = options.get("dependency", "")
     if "?" in text:
         raise JobspecError('--dependency: "?" (any of several) cannot be carried; Rainbow waits for all of them')
     for part in filter(None, text.split(",")):
-        found += _dependency(part, options, called, notes)
-    return found
+        result += _dependency(part, options, called, notes)
+    return result
 
 
 def _dependency(part: str, options: Mapping[str, str], called: str, notes: list[str]) -> list[Document]:

@@ -38,15 +38,15 @@ def read_features(text: str) -> Document | None:
 
 def _words(text: str) -> list[tuple[str, int]]:
     """Return names with their counts (0: none), and signs."""
-    found: list[tuple[str, int]] = []
+    result: list[tuple[str, int]] = []
     at = 0
     while at < len(text.rstrip()):
         one = _WORD.match(text, at)
-        if one is None or len(found) > MOST_WORDS:
+        if one is None or len(result) > MOST_WORDS:
             return []
-        found.append((one[1], int(one[2] or 0)) if one[1] else (one[3], 0))
+        result.append((one[1], int(one[2] or 0)) if one[1] else (one[3], 0))
         at = one.end()
-    return found
+    return result
 
 
 class _Reader:
@@ -80,11 +80,11 @@ class _Reader:
             return None
         if word == "(":
             self.at += 1
-            found = self.any_of()
+            result = self.any_of()
             if self._next() != ")":
                 return None
             self.at += 1
-            return found
+            return result
         if word == "[":
             return self._together()
         name, count = self.words[self.at]

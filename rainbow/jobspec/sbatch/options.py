@@ -46,12 +46,12 @@ class Option:
 
 def _options(place: Place, names: str) -> list[Option]:
     """Read "name name/s flag! maybe?" : a short form after the slash, ! takes nothing, ? takes a value after "="."""
-    found = []
+    result = []
     for word in names.split():
         takes = {"!": Takes.NOTHING, "?": Takes.MAYBE}.get(word[-1], Takes.VALUE)
         name, _, short = word.rstrip("!?").partition("/")
-        found.append(Option(name, place, short, takes))
-    return found
+        result.append(Option(name, place, short, takes))
+    return result
 
 
 _RESOURCES = """

@@ -178,11 +178,11 @@ def _shape(tree: Tree, notes: list[str]) -> _Shape:
         raise NotCarriedError(f"slots in a {tree['type']}, or different slots in a node, cannot be said to Slurm")
     beside = [part for part in below if part["type"] != SLOT]
     [slot] = slots
-    found = _Shape(_least(slot, notes), slot.get("with") or [], _range(tree, notes), beside, notes=notes)
-    found.total = _least(slot, notes) if slot.get("total") else 0
-    found.at_most = slot.get("at_most") or {}
-    found.exclusive = _is_exclusive(tree) or _is_exclusive(slot)
-    return found
+    result = _Shape(_least(slot, notes), slot.get("with") or [], _range(tree, notes), beside, notes=notes)
+    result.total = _least(slot, notes) if slot.get("total") else 0
+    result.at_most = slot.get("at_most") or {}
+    result.exclusive = _is_exclusive(tree) or _is_exclusive(slot)
+    return result
 
 
 def _slot_of_nodes(slot: Tree, node: Tree, notes: list[str]) -> _Shape:
@@ -295,13 +295,13 @@ def _gpus(shape: _Shape, inside: dict[str, int], beside: dict[str, int]) -> Opti
 
 def _sums(parts: Sequence[Tree], notes: list[str]) -> dict[str, int]:
     """Add up amounts by type: bytes of memory and disk, else as they are counted."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for part in parts:
         kind, each = part["type"], 1
         if kind == "memory" or kind in DISKS:
             each = quantity(part["unit"])[1] if part.get("unit") else PLAIN_MEMORY
-        found[kind] = found.get(kind, 0) + _least(part, notes) * each
-    return found
+        result[kind] = result.get(kind, 0) + _least(part, notes) * each
+    return result
 
 
 def _memory(shape: _Shape, inside: dict[str, int], beside: dict[str, int]) -> Options:

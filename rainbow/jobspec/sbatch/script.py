@@ -155,13 +155,13 @@ def _read_line(text: str, number: int, components: list[Options]) -> list[str]:
 
 def _of_variables(variables: Mapping[str, str]) -> Options:
     """Return what SBATCH_* variables say; one of an option without a value counts if it is there."""
-    found: Options = {}
+    result: Options = {}
     for variable, name in VARIABLES.items():
         if variable in variables:
             option = OPTIONS[name]
             _check(option)
-            found[name] = "" if option.takes is Takes.NOTHING else variables[variable]
-    return found
+            result[name] = "" if option.takes is Takes.NOTHING else variables[variable]
+    return result
 
 
 # ── words ──

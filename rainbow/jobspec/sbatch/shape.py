@@ -238,10 +238,10 @@ class Shape:
         if low == high == 1 and self.of_job:
             beside = [*beside, *(one.resource(one.count) for one in self.of_job)]
         node["with"] = [_in_slots(each, slot) if each else inside, *beside]
-        found = [("job", node)]
+        result = [("job", node)]
         if self.of_job and not low == high == 1:
-            found += [(f"gpus{k or ''}", one.resource(one.count, within="job")) for k, one in enumerate(self.of_job)]
-        return found
+            result += [(f"gpus{k or ''}", one.resource(one.count, within="job")) for k, one in enumerate(self.of_job)]
+        return result
 
     def _each(self, low: int, high: int) -> int | None:
         """Return the slots of each node, None where nodes may have different ones."""
@@ -253,12 +253,12 @@ class Shape:
 
     def _at_most(self) -> Document:
         """Return how many slots may be on one node and on one socket."""
-        found: Document = {}
+        result: Document = {}
         if self.each is not None and self.tasks is not None:
-            found["node"] = self.each
+            result["node"] = self.each
         if (sockets := self._number("ntasks-per-socket")) is not None:
-            found["socket"] = sockets
-        return found
+            result["socket"] = sockets
+        return result
 
     def _by_gpu(self) -> Document | None:
         """Return slots of one GPU each, with its cpus and memory, where these are said for each GPU."""
@@ -397,12 +397,12 @@ def _gres(name: str, text: str) -> Iterator[Gres]:
 
 def _typed(name: str, text: str) -> list[tuple[str, int]]:
     """Read [model:]count, several with commas."""
-    found = []
+    result = []
     for part in filter(None, text.split(",")):
         model, _, number = part.rpartition(":")
         if not number.isdecimal():
             model, number = part, "1"
         if len(number) > 9:
             raise JobspecError(f"--{name} must be a count such as 2 or a100:2, got {text!r:.60}")
-        found.append((model, int(number)))
-    return found
+        result.append((model, int(number)))
+    return result

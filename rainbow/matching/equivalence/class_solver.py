@@ -132,10 +132,10 @@ class Attempt:
 
     def _place(self, meter: Meter = FREE) -> Reason | None:
         """Place one copy of the job, or say why there is none."""
-        found = self._search(1, meter)
-        if isinstance(found, Reason):
-            return found
-        self.placed = Placed.of(found.take, found.reduced)
+        result = self._search(1, meter)
+        if isinstance(result, Reason):
+            return result
+        self.placed = Placed.of(result.take, result.reduced)
         return None
 
     def _search(self, copies: int, meter: Meter) -> Solution | Reason:
@@ -218,11 +218,11 @@ class ClassSolver:
         if self._answer is not None:
             return self._answer
         meter = self._later()
-        found = self._work_out(meter)
+        result = self._work_out(meter)
         self._tries += 1
         if self._tries == MOST_TRIES or not meter.is_over:
-            self._answer = found
-        return found
+            self._answer = result
+        return result
 
     def _work_out(self, meter: Meter) -> Answer:
         if not self.matched:

@@ -89,11 +89,11 @@ class ClusterClass:
     @cached_property
     def inside(self) -> dict[str, frozenset[str]]:
         """The types that lie in vertices of a type."""
-        found: dict[str, frozenset[str]] = {}
+        result: dict[str, frozenset[str]] = {}
         for kind in self.closure:
             for below in kind.children:
-                found[kind.type] = found.get(kind.type, frozenset()) | below.types
-        return found
+                result[kind.type] = result.get(kind.type, frozenset()) | below.types
+        return result
 
     @cached_property
     def forms(self) -> tuple[object, ...]:
@@ -129,18 +129,18 @@ class ClusterClass:
     @cached_property
     def outside(self) -> dict[int, dict[Pool, int]]:
         """By number of a kind that lies in no worker: the amounts in its subtree that lie in none either."""
-        found: dict[int, dict[Pool, int]] = {}
+        result: dict[int, dict[Pool, int]] = {}
         for kind in self.closure:
             sums: dict[Pool, int] = {}
-            found[kind.number] = sums
+            result[kind.number] = sums
             if self.is_worker(kind):
                 continue
             if kind.is_leaf:
                 sums[kind.pool] = kind.amount
             for below, many in kind.children.items():
-                for pool, amount in found[below.number].items():
+                for pool, amount in result[below.number].items():
                     sums[pool] = sums.get(pool, 0) + amount * many
-        return found
+        return result
 
     @cached_property
     def many(self) -> dict[SubtreeClass, int]:
@@ -208,10 +208,10 @@ def cluster_class_of(cluster: Cluster, kind: SubtreeClass) -> ClusterClass:
 def rooted_kind(kind: SubtreeClass, worker_type: str, worker_level_types: frozenset[str]) -> ClusterClass:
     """Return what a kind is as a root, for these types of workers."""
     key = (kind.number, worker_type, worker_level_types)
-    found = _known.get(key)
-    if found is None:
-        found = _known[key] = ClusterClass(kind, worker_type, worker_level_types)
-    return found
+    result = _known.get(key)
+    if result is None:
+        result = _known[key] = ClusterClass(kind, worker_type, worker_level_types)
+    return result
 
 
 BY_FIELD = frozenset({"match", "flat", "range"})  # the matchers that look at nothing but a field and the type

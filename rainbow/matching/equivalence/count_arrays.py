@@ -131,17 +131,17 @@ class ArrayCount:
         self.loose = np.array([root.kind.number in root.loose for root in roots])
 
     def _states(self) -> set[BatchState]:
-        found: set[BatchState] = set()
+        result: set[BatchState] = set()
         for root in self.roots:
             stack = [(root.kind, False)]
             while stack:
                 kind, inside = stack.pop()
                 is_worker = not inside and root.is_worker(kind)
                 state = BatchState(kind, inside, is_worker)
-                if state not in found:
-                    found.add(state)
+                if state not in result:
+                    result.add(state)
                     stack.extend((child, inside or is_worker) for child in kind.children)
-        return found
+        return result
 
     def _group(self, states: list[BatchState]) -> Group:
         kinds = [state.kind for state in states]
@@ -243,11 +243,11 @@ class ArrayCount:
     def _local(
         self, program: CountRecurrence, question: Query, group: Group, sums: list[Any], meter: Meter
     ) -> list[Any]:
-        found = program.local(group, sums)
+        result = program.local(group, sums)
         if not group.is_worker or question.passes is None:
-            return found
+            return result
         passing = np.array([question.passes(kind, meter) for kind in group.kinds])
-        return [np.where(passing, f, b) for f, b in zip(found, program.barred(group, sums), strict=True)]
+        return [np.where(passing, f, b) for f, b in zip(result, program.barred(group, sums), strict=True)]
 
     def _enough(
         self,
@@ -382,10 +382,10 @@ class Catalogue(Generic[P]):
         known = self._known.get(question.request.key)
         if known is not None and known.marks is self._marks:
             return known.holds
-        found, is_whole = self._ask(question, Meter(budget.clock, budget.query), known)
+        result, is_whole = self._ask(question, Meter(budget.clock, budget.query), known)
         if is_whole:
-            self._known.put(question.request.key, Known(self._marks, found))
-        return found
+            self._known.put(question.request.key, Known(self._marks, result))
+        return result
 
     def _ask(self, question: Query, meter: Meter, known: Known | None) -> tuple[NDArray[np.int8], bool]:
         """Ask batch after batch what is not known; return whether there was time for all of them."""

@@ -225,10 +225,10 @@ class CountRecurrence:
 
     def units(self, part: CountedPart, columns: Sequence[Number]) -> Number:
         """Units of a part in a subtree, by its columns."""
-        found = columns[part.top]
+        result = columns[part.top]
         for column, _, factor in part.pools:
-            found = found + columns[column] // factor
-        return found
+            result = result + columns[column] // factor
+        return result
 
     def available(self, part: CountedPart, root: Vertex, columns: Sequence[Number]) -> Number:
         """Units of a part of the request that nothing stands above, by the root's columns."""

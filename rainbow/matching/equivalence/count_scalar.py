@@ -117,13 +117,13 @@ class ClassCounts:
 
     def _inside(self, needs: tuple[Need, ...]) -> dict[SubtreeClass, Nearest]:
         """How near what is attached to a kind or inside it comes to every need."""
-        found: dict[SubtreeClass, Nearest] = {}
+        result: dict[SubtreeClass, Nearest] = {}
         for kind in self.rooted.closure:
             self.meter.step()
-            found[kind] = self._own(kind, needs)
+            result[kind] = self._own(kind, needs)
             for below in kind.children:
-                found[kind] = _nearer(found[kind], found[below])
-        return found
+                result[kind] = _nearer(result[kind], result[below])
+        return result
 
     def _own(self, kind: SubtreeClass, needs: tuple[Need, ...]) -> Nearest:
         return tuple(self._nearest(need, kind) for need in needs)
@@ -334,14 +334,14 @@ class ScalarCount:
     @cached_property
     def many(self) -> dict[CountState, int]:
         """How many vertices there are of every open state."""
-        found = {self.start: 1}
+        result = {self.start: 1}
         states = set(self.open())
         for state in sorted(states, key=lambda s: s.number, reverse=True):  # what contains others has larger numbers
             for child, times in self.kinds[state].children.items():
                 below = self.child(self.kinds[state], state, child)
                 if below in states:
-                    found[below] = found.get(below, 0) + found[state] * times
-        return found
+                    result[below] = result.get(below, 0) + result[state] * times
+        return result
 
     def of_type(self, type_: str) -> Iterator[CountState]:
         """Yield the open states of a type."""

@@ -43,22 +43,22 @@ def explanations(
     """Explain verdicts by cluster: `tree`; with a take `paths` and `R`; of a refusal `change` (None: none found)."""
     by_name = {cluster.name: cluster for cluster in clusters}
     ordered = sorted(verdicts, key=lambda verdict: _vertices(by_name[verdict.cluster]))
-    found: Explanations = {}
+    result: Explanations = {}
     for verdict, meter in _shared(ordered, budget, TREES):
-        found[verdict.cluster] = _looked_up(request, by_name[verdict.cluster], verdict, meter)
+        result[verdict.cluster] = _looked_up(request, by_name[verdict.cluster], verdict, meter)
     from rainbow.matching.explain.smallest_change import PROBES, smallest_change  # few ask for it
 
     refused = [verdict for verdict in ordered if not verdict.matched]
     probes = min(PROBES, max(LEAST_PROBES, MOST_PROBES // max(1, len(refused))))
     for verdict, meter in _shared(refused, budget, CHANGES):
         change = smallest_change(by_name[verdict.cluster], request, backend, probes, meter)
-        explanation = found[verdict.cluster]
+        explanation = result[verdict.cluster]
         explanation["change"] = change.document() if change else None
         with suppress(OutOfBudgetError):
             meter.check()
             continue
         explanation["complete"] = explanation["complete"] and change is not None
-    return found
+    return result
 
 
 def _shared(verdicts: list[Verdict], budget: Budget, share: float) -> Iterator[tuple[Verdict, Meter]]:
@@ -77,10 +77,10 @@ def _looked_up(request: Request, cluster: Cluster, verdict: Verdict, meter: Mete
     from rainbow.matching.explain.request_tree import sought_in_time
 
     tree, is_whole = sought_in_time(request, cluster, verdict, meter)
-    found: dict[str, Any] = {"tree": [part.document() for part in tree], "complete": is_whole}
+    result: dict[str, Any] = {"tree": [part.document() for part in tree], "complete": is_whole}
     if verdict.take:
-        found |= {"paths": paths(verdict.take, cluster), "R": resource_set(verdict.take, cluster)}
-    return found
+        result |= {"paths": paths(verdict.take, cluster), "R": resource_set(verdict.take, cluster)}
+    return result
 
 
 KINDS = ("core", "gpu")  # what RFC 20 knows below a rank

@@ -162,15 +162,15 @@ class Traversal:
 
         Enough is enough when every request could be met `times` (None: as often as possible).
         """
-        found: list[list[TraversalResult]] = [[] for _ in requests]
+        result: list[list[TraversalResult]] = [[] for _ in requests]
         for v in self._children(i):
-            if _enough(requests, found, times):
+            if _enough(requests, result, times):
                 break
             self.meter.step(len(requests))
             fitting = [k for k, r in enumerate(requests) if r.type == self.layout.types[v]]
             if len(fitting) == 1 and self._may_enter(v):
-                found[fitting[0]].extend(self._stand(requests[fitting[0]], v, exclusive))
-        return found
+                result[fitting[0]].extend(self._stand(requests[fitting[0]], v, exclusive))
+        return result
 
     def _children(self, i: int) -> Iterator[int]:
         v = i + 1

@@ -27,11 +27,11 @@ def variants_on(request: Request, pools: Pools) -> Variants:
     A request without a unit counts in the largest unit that leaves of its type have. Where leaves of a type measure
     several quantities, which cannot be added, it counts whole units of each.
     """
-    found: Variants | None = request.memo.get(pools.scales)
-    if found is None:
-        found = tuple(in_base_units(resources, pools) for resources in request.variants)
-        request.memo[pools.scales] = found
-    return found
+    result: Variants | None = request.memo.get(pools.scales)
+    if result is None:
+        result = tuple(in_base_units(resources, pools) for resources in request.variants)
+        request.memo[pools.scales] = result
+    return result
 
 
 def in_base_units(resources: tuple[Resource, ...], pools: Pools) -> tuple[Resource, ...]:

@@ -144,22 +144,22 @@ class Budget:
         """
         begun, steps = self.clock(), float(self.query_steps)
         seconds, most, last = self.cluster, float(self.cluster_steps), (0.0, 0.0)
-        found: dict[int, Verdict] = {}
+        result: dict[int, Verdict] = {}
         unanswered = list(places)
         while unanswered:
             left, many = max(0.0, begun + self.query - self.clock()), len(unanswered)
             share = min(seconds, left / many), min(most, steps // many)
-            if not found:
+            if not result:
                 share = max(LEAST, share[0]), max(PERIOD, share[1])
             elif share[0] < WORTH * last[0] or share[1] < WORTH * last[1]:
                 break
             for place in unanswered:
                 meter = Meter(self.clock, *share)
-                found[place] = ask(place, meter)
+                result[place] = ask(place, meter)
                 steps -= share[1] - max(0.0, meter.left)
-            unanswered = [place for place in unanswered if found[place].matched is None]
+            unanswered = [place for place in unanswered if result[place].matched is None]
             seconds, most, last = inf, inf, share
-        return found
+        return result
 
 
 STEPS = Budget()  # no clock: where nobody hands one in

@@ -58,10 +58,10 @@ class Pools(dict[Pool, int]):
     @cached_property
     def by_type(self) -> dict[str, list[tuple[Pool, int]]]:
         """The same by type: a cluster may have thousands of types, and a request asks for each."""
-        found: dict[str, list[tuple[Pool, int]]] = {}
+        result: dict[str, list[tuple[Pool, int]]] = {}
         for pool, largest in self.items():
-            found.setdefault(pool[0], []).append((pool, largest))
-        return found
+            result.setdefault(pool[0], []).append((pool, largest))
+        return result
 
     @cached_property
     def scales(self) -> tuple[tuple[Pool, int], ...]:
@@ -397,10 +397,10 @@ class LayoutAmounts(Amounts):
 
 def layout(cluster: Cluster) -> ClusterLayout:
     """Return the layout of a cluster, made at the first call and kept as long as the cluster."""
-    found: ClusterLayout | None = cluster.memo.get(ClusterLayout)
-    if found is None:
-        found = cluster.memo.setdefault(ClusterLayout, ClusterLayout(cluster))
-    return found
+    result: ClusterLayout | None = cluster.memo.get(ClusterLayout)
+    if result is None:
+        result = cluster.memo.setdefault(ClusterLayout, ClusterLayout(cluster))
+    return result
 
 
 class Parts(NamedTuple):

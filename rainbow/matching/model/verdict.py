@@ -77,14 +77,14 @@ class Take:
     @cached_property
     def by_worker(self) -> Mapping[str, Mapping[str, int]]:
         """All that is held of each worker; what lies outside every worker is left out."""
-        found: dict[str, dict[str, int]] = {}
+        result: dict[str, dict[str, int]] = {}
         for _, held in self.placed:
             for worker, amounts in held.items():
                 if worker:
-                    there = found.setdefault(worker, {})
+                    there = result.setdefault(worker, {})
                     for kind, amount in amounts.items():
                         there[kind] = there.get(kind, 0) + amount
-        return found
+        return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,16 +140,16 @@ class Capacity:
             alone[axis] = self._largest(low, axis, max(most[axis], low[axis]))
         if self.fits(tuple(alone)):
             return [tuple(alone)]
-        found: list[Point] = []
+        result: list[Point] = []
         for shares in islice(product(*(range(high, 0, -1) for high in alone[1:])), MOST_POINTS):
             point = (low[0], *shares)
             if not self.fits(point):
                 continue
             if fixed is None:
                 point = (self._largest(point, 0, alone[0]), *shares)
-            if not any(all(a >= b for a, b in zip(other, point, strict=True)) for other in found):
-                found.append(point)
-        return found
+            if not any(all(a >= b for a, b in zip(other, point, strict=True)) for other in result):
+                result.append(point)
+        return result
 
     def _largest(self, point: Point, axis: int, high: int) -> int:
         """Return the largest number on an axis of a point, which fits, that still fits."""

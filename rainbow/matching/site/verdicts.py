@@ -58,10 +58,10 @@ def plain_verdicts(
     """Return a backend's verdicts on a request without words of sites, in order of name."""
     if not isinstance(backend, MatchesAll):
         return [_of(backend.match(request, cluster), cluster) for cluster in _ordered(clusters)]
-    found = backend.match_all(request, clusters, budget)
-    if isinstance(found, list) and len(found) == len(clusters):
-        return [_of(verdict, cluster) for verdict, cluster in zip(found, _ordered(clusters), strict=True)]
-    return found
+    result = backend.match_all(request, clusters, budget)
+    if isinstance(result, list) and len(result) == len(clusters):
+        return [_of(verdict, cluster) for verdict, cluster in zip(result, _ordered(clusters), strict=True)]
+    return result
 
 
 def _ordered(clusters: Iterable[Cluster]) -> list[Cluster]:
@@ -127,15 +127,15 @@ def _asked(
 
 def _yes(verdict: Verdict, cluster: Cluster, way: Way) -> Verdict:
     """Return a yes with its queue; undecided where the graph has no word for something that is asked."""
-    found = Verdict(
+    result = Verdict(
         cluster.name, True, later=lambda: verdict.answer, take_later=lambda: verdict.take, queue=way.queue
     ).of(cluster)
     if not way.unknown:
-        return found
-    found.unknown = way.unknown
+        return result
+    result.unknown = way.unknown
     reason = Reason(Why.WORD_UNKNOWN, "; ".join(way.unknown), way.unknown[0].partition(":")[0])
     undecided = Verdict(cluster.name, None, reason=reason)
-    undecided.presumed = found
+    undecided.presumed = result
     return undecided
 
 

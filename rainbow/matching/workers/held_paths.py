@@ -90,21 +90,21 @@ def written(workers: Workers, worker: int, held: Amounts) -> list[str]:
 
 def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
     """Read what is held of a worker; paths that are not there are left out."""
-    stand, found = workers.stands[worker], Amounts()
+    stand, result = workers.stands[worker], Amounts()
     places = paths_of(workers, worker).places if any(paths) else {"": 0}
     for path in paths:
         name, _, amount = path.partition(":")
         units = int(amount) if amount.isdecimal() else None
         if name.startswith("~"):
             pools = [-1 - k for k in range(len(stand.pools)) if _pool(stand.pools, k) == name[1:]]
-            found |= {(i, False): units or 0 for i in pools}
+            result |= {(i, False): units or 0 for i in pools}
             continue
         for each in expand_hosts(name, _MOST_VERTICES) or [name]:
             i = places.get(each)
             if i is not None:
                 whole = units is None and (not i or not stand.layout.is_leaf(i))
-                found[i, whole] = stand.layout.amount(i) if units is None else units
-    return found
+                result[i, whole] = stand.layout.amount(i) if units is None else units
+    return result
 
 
 def as_placed(workers: Workers, worker: int, paths: Sequence[str], placement: Mapping[str, int]) -> Amounts:
@@ -141,7 +141,7 @@ def numbered(cluster: Cluster, held: Held) -> dict[str, dict[str, str]]:
 
     Of a worker some of whose cores float nothing is said.
     """
-    workers, found = workers_of(cluster), dict[str, dict[str, str]]()
+    workers, result = workers_of(cluster), dict[str, dict[str, str]]()
     for name, number in ((name, workers.numbers[name]) for name in held if name in workers.numbers):
         layout, amounts = workers.stands[number].layout, read(workers, number, held[name])
         inside = {
@@ -150,8 +150,8 @@ def numbered(cluster: Cluster, held: Held) -> dict[str, dict[str, str]]:
         for type_ in BOUND if all(i >= 0 for i, _ in amounts) else ():
             places = [k for k, i in enumerate(layout.by_type.get(type_, ())) if i in inside]
             if places and layout.single(type_):
-                found.setdefault(name, {})[type_] = fold_ids(places)
-    return found
+                result.setdefault(name, {})[type_] = fold_ids(places)
+    return result
 
 
 def meet(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -179,7 +179,7 @@ def _above(path: str) -> Iterator[str]:
 
 def at_numbers(cluster: Cluster, numbers: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
     """Return the paths of what is counted so; workers and numbers that are not there are left out."""
-    workers, found = workers_of(cluster), dict[str, list[str]]()
+    workers, result = workers_of(cluster), dict[str, list[str]]()
     for name, number in ((name, workers.numbers[name]) for name in numbers if name in workers.numbers):
         layout, held = workers.stands[number].layout, Amounts()
         for type_ in BOUND:
@@ -187,8 +187,8 @@ def at_numbers(cluster: Cluster, numbers: Mapping[str, Mapping[str, str]]) -> di
             for k in expand_ids(numbers[name].get(type_, ""), _MOST_VERTICES) or ():
                 if k < len(there) and layout.single(type_):
                     held[there[k], not layout.is_leaf(there[k])] = layout.amount(there[k])
-        found[name] = written(workers, number, held)
-    return found
+        result[name] = written(workers, number, held)
+    return result
 
 
 def written_ids(laid_out: ClusterLayout, held: Amounts) -> list[str]:
@@ -198,12 +198,12 @@ def written_ids(laid_out: ClusterLayout, held: Amounts) -> list[str]:
 
 def read_ids(laid_out: ClusterLayout, ids: Iterable[str]) -> Amounts:
     """Read what is held of the whole cluster; vertices that are not there are left out."""
-    places, found = {_named(laid_out.vertex(i)): i for i in range(len(laid_out))}, Amounts()
+    places, result = {_named(laid_out.vertex(i)): i for i in range(len(laid_out))}, Amounts()
     for each in ids:
         name, is_part, amount = each.partition(":")
         if name in places:
-            found[places[name], not is_part] = int(amount or 0)
-    return found
+            result[places[name], not is_part] = int(amount or 0)
+    return result
 
 
 def _pool(pools: Sequence[tuple[str, str]], k: int) -> str:

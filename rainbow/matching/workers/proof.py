@@ -159,16 +159,16 @@ def refuted(
     request: Request, cluster: Cluster, held: Mapping[str, int | None] | None = None
 ) -> list[Refutation] | None:
     """Refute each variant of a request that does not fit beside what others hold; None where a search gave up."""
-    found = refutations(request, cluster, held or {}, meets_condition)
-    if all(one.kind != "exhaustion" for one in found) or cluster.levels == "strict":
-        return found
+    result = refutations(request, cluster, held or {}, meets_condition)
+    if all(one.kind != "exhaustion" for one in result) or cluster.levels == "strict":
+        return result
     steps = _steps(request, occupied(cluster, held or {}))
     return None if steps is None else refutations(request, cluster, held or {}, meets_condition, steps=steps)
 
 
 def _steps(request: Request, occupancy: Occupancy) -> list[int] | None:
     """Say how many steps the search of each variant takes until it ends without success; None if it does not."""
-    laid_out, found = layout(occupancy.cluster), list[int]()
+    laid_out, result = layout(occupancy.cluster), list[int]()
     for resources in variants_on(request, laid_out.pools):
         meter = STEPS.share()
         most = meter.left
@@ -176,8 +176,8 @@ def _steps(request: Request, occupancy: Occupancy) -> list[int] | None:
             ended = search_or_pack(resources, laid_out, occupancy.trail(request, laid_out, []), meter)
             if not isinstance(ended, Reason) or ended.why is Why.UNDECIDED:
                 return None
-        found.append(int(most - meter.left))
-    return found
+        result.append(int(most - meter.left))
+    return result
 
 
 def faults_of_refutations(

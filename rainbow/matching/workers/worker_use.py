@@ -255,16 +255,16 @@ class WorkerUse:
 
     def amounts(self, part: TakenAmounts) -> Counter[str]:
         """Sum a part by type; what is held in a vertex that it holds whole counts once."""
-        found, inside = Counter[str](), set[int]()
+        result, inside = Counter[str](), set[int]()
         for i, _, whole in part.amounts:
             if whole:
                 inside.update(range(i, self.layout.last[i]))
         for i in inside:
-            found[self.layout.types[i]] += self.layout.amount(i)
+            result[self.layout.types[i]] += self.layout.amount(i)
         for i, amount, whole in part.amounts:
             if not whole and i not in inside:
-                found[self.place(i)[1][0]] += amount
-        return found
+                result[self.place(i)[1][0]] += amount
+        return result
 
     def free_in(self, state: UseState) -> dict[str, int]:
         """Return what is free of each type in a state."""
@@ -447,10 +447,10 @@ class Workers:
 
     def alike(self) -> dict[WorkerUse, list[int]]:
         """{stand: its workers}, in the order of their first workers."""
-        found: dict[WorkerUse, list[int]] = {}
+        result: dict[WorkerUse, list[int]] = {}
         for worker, stand in enumerate(self.stands):
-            found.setdefault(stand, []).append(worker)
-        return found
+            result.setdefault(stand, []).append(worker)
+        return result
 
     def say(self, per_slot: int, outer: str, parts: Sequence[tuple[int, Take]], by_vertex: bool = True) -> Take:
         """Put together what single workers give; `per_slot` of them in turn make one slot `outer`, 0: no slot."""

@@ -232,10 +232,10 @@ def _verb(verb: str) -> str:
 
 
 def _named(text: str) -> list[str]:
-    found = expand_hosts(text, MOST_WORKERS)
-    if not found:
+    result = expand_hosts(text, MOST_WORKERS)
+    if not result:
         raise RequestError(f"workers must be a hostlist of at most {MOST_WORKERS} workers", pointer="/workers")
-    return found
+    return result
 
 
 @page.post("/ui/clusters/<name>/<any(drain,offline,reinstate):verb>")

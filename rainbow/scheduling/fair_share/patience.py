@@ -156,10 +156,10 @@ class LongestWait:
         """Say what to remember after this epoch."""
         begun = {job.id for job in self._jobs() if job.starts or job.spread}
         waits = {name: since for name, since in self.waits.items() if name not in begun}
-        found = {"waits": waits, "sheltered": sorted(self.sheltered)}
+        result = {"waits": waits, "sheltered": sorted(self.sheltered)}
         if self.job is None or not self.tried:
-            return found
-        return {**found, "patience": self.job.id, "kept": self.tried, "kept_since": self.since}
+            return result
+        return {**result, "patience": self.job.id, "kept": self.tried, "kept_since": self.since}
 
 
 def _room(job: Job, machine: Machine, whole: bool) -> int:

@@ -212,15 +212,15 @@ class FairShare:
         """Name the machines of nodepools that the cluster does not have; say if jobs may wait indefinitely."""
         checked = check_settings(settings)
         pools = checked["nodepools"] if workers else {}
-        found = [*for_ever(checked["patience"])] if checked["mode"] == "own" else []
+        result = [*for_ever(checked["patience"])] if checked["mode"] == "own" else []
         for name, pool in pools.items():
             owner, here = f"nodepool {name}", at("/nodepools", name)
             for k, node in enumerate(pool.get("nodes") or ()):
                 if node not in workers:
-                    found.append(no_worker(owner, node, at(at(here, "nodes"), k), workers))
+                    result.append(no_worker(owner, node, at(at(here, "nodes"), k), workers))
             if (match := pool.get("match")) is not None and not any(map(compile_regex(match).fullmatch, workers)):
-                found.append(no_worker(owner, match, at(here, "match"), workers))
-        return found
+                result.append(no_worker(owner, match, at(here, "match"), workers))
+        return result
 
     def plan(self, view: View) -> Plan:
         """Decide what starts, stops and waits."""

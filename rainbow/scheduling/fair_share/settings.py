@@ -95,10 +95,10 @@ def _check_users(given: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
     """Check how much each user may hold that cannot be preempted: in all, and by class."""
 
     def by_class(value: Any, pointer: str) -> Any:
-        for name in (found := table(AMOUNT)(value, pointer)):
+        for name in (result := table(AMOUNT)(value, pointer)):
             if name not in classes or classes[name].get("policy") == "FAIR_SHARE":
                 raise PolicyError(f"no class {name!r} that cannot be preempted", pointer=at(pointer, name))
-        return found
+        return result
 
     user = some({"max_allotment": optional(AMOUNT), "allotments": by_class})
     return table(_none_is(user))(given, "/users")
@@ -342,9 +342,9 @@ class Settings:
     def default_class(self, *rules: Rule) -> ClassSettings | None:
         """Find the default class of the first rule that has one."""
         for rule in rules:
-            for found in self.classes.values():
-                if found.default and found.rule is rule:
-                    return found
+            for result in self.classes.values():
+                if result.default and result.rule is rule:
+                    return result
         return None
 
 

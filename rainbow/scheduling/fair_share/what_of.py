@@ -92,12 +92,12 @@ class MachineSpace:
         if self._free is None:
             return count
         own = self._located.setdefault(job, [])
-        for found in range(count):
+        for result in range(count):
             gang = job.gangs[min(len(own), len(job.gangs) - 1)]
             taken = self._free.take(gang.demand, among=[machine.id])
             if taken is None:
                 job.fragmented(self._free.why(gang.demand))
-                return found
+                return result
             own.append((machine, taken.number))
         return count
 

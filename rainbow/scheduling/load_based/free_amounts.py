@@ -57,9 +57,9 @@ class FreeAmounts:
             return self._checked(demand, sorted(among))
         for own, template in self._parts(demand):
             if kinds is None or own <= kinds:
-                found = self._checked(demand, list(template)) or self._checked(demand, self._mapped(template))
-                if found:
-                    return found
+                result = self._checked(demand, list(template)) or self._checked(demand, self._mapped(template))
+                if result:
+                    return result
         empty = self._empty() if kinds is None else []
         return self._view.place(demand, empty) if empty else None
 

@@ -68,10 +68,10 @@ class LoadBasedStep:
     # ── 1 count ──
 
     def _by_class(self, requestors: Iterable[str]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {name: [] for name in self.classes.weights}
+        result: dict[str, list[str]] = {name: [] for name in self.classes.weights}
         for requestor in requestors:
-            found[self.classes.of(requestor)].append(requestor)
-        return found
+            result[self.classes.of(requestor)].append(requestor)
+        return result
 
     def counts(self, most: int) -> list[ClassCount]:
         """Count by class what is held and waited for, the latter no further than `most`."""

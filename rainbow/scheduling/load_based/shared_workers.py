@@ -116,12 +116,12 @@ class SharedWorkers(WholeWorkers):
     def _find(self, gang: GangView, most: int) -> Take | None:
         self._too_dear = False
         if self._is_on_several(gang):
-            found = self._try(gang, self.cost(gang))
-            if found is not None or not self._too_dear:
-                return found
+            result = self._try(gang, self.cost(gang))
+            if result is not None or not self._too_dear:
+                return result
         for among, kinds in self._choices(gang, most):
-            if (found := self._try(gang, most, among, kinds)) is not None:
-                return found
+            if (result := self._try(gang, most, among, kinds)) is not None:
+                return result
         # the search takes the lowest, which may be dear; on an idle cluster nothing cheaper is to come
         return self._try(gang, inf) if self._too_dear and self._left == self.total else None
 

@@ -145,10 +145,10 @@ class WholeWorkers:
 
     def cost(self, gang: GangView) -> int:
         """How many units a gang takes if all that is ready were idle; 0 if even that cannot host it."""
-        found = self._costs.get(gang.question)
-        if found is None:
-            found = self._costs[gang.question] = self._cost(gang)
-        return found
+        result = self._costs.get(gang.question)
+        if result is None:
+            result = self._costs[gang.question] = self._cost(gang)
+        return result
 
     def idle_for(self, gang: GangView) -> int:
         """Count the idle workers that could take a part of a gang."""

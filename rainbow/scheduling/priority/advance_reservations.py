@@ -31,15 +31,15 @@ def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
     settings = check_settings({key: value for key, value in view.settings.items() if key in COUNTED})
     gang = replace(job.gangs[0], expected=seconds)
     alone = replace(job, gangs=(gang,), attributes={})
-    found = _found(view, alone, start, seconds, settings)
-    if found.placement is not None or start is None:
-        return found
+    result = _found(view, alone, start, seconds, settings)
+    if result.placement is not None or start is None:
+        return result
     endless = [run for run in view.runs if end_of(run, view.now, settings) == inf]
     held = {worker for run in endless for worker in run.placement}
     spared = replace(view, workers=sorted(view.workers, key=lambda worker: worker.id in held))
     over = _found(_without(spared, endless), alone, start, seconds, settings)
     if over.placement is None:
-        return found
+        return result
     lacking = _lacking(view, over.placement, start, settings)
     return replace(over, ends=tuple(run.task for run in endless if lacking & run.placement.keys()))
 

@@ -68,8 +68,8 @@ class Refusals:
     def covering(self, counts: NDArray[np.float64], durations: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return of many whether they are refused."""
         at = np.searchsorted(self.counts, counts, side="right") - 1
-        found: NDArray[np.bool_] = (at >= 0) & (np.array(self.durations)[at] <= durations)
-        return found
+        result: NDArray[np.bool_] = (at >= 0) & (np.array(self.durations)[at] <= durations)
+        return result
 
     def add(self, count: int, duration: float) -> None:
         """Note what is refused, if nothing covers it."""

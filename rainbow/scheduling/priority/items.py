@@ -58,10 +58,10 @@ def noted(view: View, settings: Mapping[str, Any]) -> Noted:
     same = before and before.settings is view.settings and before.hosts == view.hosts
     if before and same and len(before.names.numbers) < MOST_NAMES:
         return before
-    found = Noted(view.settings, view.hosts, Categories(bool(settings["queues"] or settings["quotas"])))
+    result = Noted(view.settings, view.hosts, Categories(bool(settings["queues"] or settings["quotas"])))
     if view.quiet and view.census is not None:
-        view.census.notes[Noted] = found
-    return found
+        view.census.notes[Noted] = result
+    return result
 
 
 def items_of(view: View, settings: Mapping[str, Any], job: JobView, names: Categories) -> Iterator[Item]:

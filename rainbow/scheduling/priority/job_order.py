@@ -60,8 +60,8 @@ class Normalised(dict[float, float]):
 
     def __missing__(self, value: float) -> float:
         """Work a value out."""
-        found = self[value] = normalised(value, self.low, self.high)
-        return found
+        result = self[value] = normalised(value, self.low, self.high)
+        return result
 
 
 NOTHING_URGENT: Mapping[str, float] = {"rrc": 0.0, "wtc": 0.0, "dlc": 0.0}
@@ -367,13 +367,13 @@ def _shares(kind: str, owners: Owners, given: Mapping[str, Any]) -> float:
 
 def _parts(kind: str, order: Iterable[Item], running: Mapping[Any, int], given: Mapping[str, Any]) -> list[float]:
     seen: Counter[str] = Counter()
-    found = []
+    result = []
     for item in order:
         name = item.owners[kind]
         seen[name] += 1
         divided = running.get((kind, name), 0) + seen[name] if given["share_functional_shares"] else 1
-        found.append(_shares(kind, item.owners, given) / divided)
-    return found
+        result.append(_shares(kind, item.owners, given) / divided)
+    return result
 
 
 def _active_parts(kind: str, active: Iterable[Owners], running: Mapping[Any, int], given: Mapping[str, Any]) -> float:
@@ -396,10 +396,10 @@ def _in_turn(
     wanted = [(leaf_of(item.owners), charge(item, given["usage_weights"], length)) for item in order]
     places = turns(given["share_tree"], wanted, usage, given["compensation_factor"])
     whole = sum(1 / turn for turn in range(1, len(places) + 1))
-    found = [0.0] * len(order)
+    result = [0.0] * len(order)
     for turn, place in enumerate(places, start=1):
-        found[place] = given["share"] / turn / whole
-    return found
+        result[place] = given["share"] / turn / whole
+    return result
 
 
 def _entitled(
@@ -411,11 +411,11 @@ def _entitled(
     leaves = [leaf_of(item.owners) for item in order]
     owed = entitlements(given["share_tree"], {*leaves, *map(leaf_of, active)}, usage, given["compensation_factor"])
     seen = Counter(leaf_of(owners) for owners in active)
-    found = []
+    result = []
     for leaf in leaves:
         seen[leaf] += 1
-        found.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
-    return found
+        result.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
+    return result
 
 
 def _counted(owners: Iterable[Owners]) -> Counter[tuple[str, str]]:

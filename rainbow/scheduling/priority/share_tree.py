@@ -83,10 +83,10 @@ def turns(
         return []
     _line_up(root, waiting)
     _set_heaps(root, compensation)
-    found = []
+    result = []
     while root.heap or root.queue:
-        found.append(_next(root))
-    return found
+        result.append(_next(root))
+    return result
 
 
 def _line_up(root: Node, waiting: Sequence[tuple[Leaf, float]]) -> None:
@@ -102,12 +102,12 @@ def _line_up(root: Node, waiting: Sequence[tuple[Leaf, float]]) -> None:
 
 def _nodes(root: Node) -> list[Node]:
     """Return a node and all below it, each before its children."""
-    found, stack = [], [root]
+    result, stack = [], [root]
     while stack:
         node = stack.pop()
-        found.append(node)
+        result.append(node)
         stack.extend(reversed(node.children))
-    return found
+    return result
 
 
 def _set_heaps(root: Node, compensation: float) -> None:
@@ -145,14 +145,14 @@ def entitlements(
     if root is None:
         return {}
     root.owed = 1.0
-    found: dict[Leaf, float] = {}
+    result: dict[Leaf, float] = {}
     stack = [(root, 1.0)]
     while stack:
         node, target = stack.pop()
         if node.leaf is not None:
-            found[node.leaf] = found.get(node.leaf, 0.0) + node.owed
+            result[node.leaf] = result.get(node.leaf, 0.0) + node.owed
         stack.extend(_divide(node, target, compensation))
-    return found
+    return result
 
 
 def _divide(node: Node, target: float, compensation: float) -> list[tuple[Node, float]]:
@@ -275,12 +275,12 @@ def expected(view: View, used: Mapping[str, float], length: float, settings: Map
 
     Limits only bound that: they say little of lengths.
     """
-    weights, found = settings["tickets"]["usage_weights"], dict(used)
+    weights, result = settings["tickets"]["usage_weights"], dict(used)
     for run in view.runs:
         left = min(limit(run, settings) - view.now, max(length, view.now - run.started))
         more = max(LEAST, rate(run.placement, weights)) * max(0.0, left)
-        found[name_of(run)] = found.get(name_of(run), 0.0) + more
-    return found
+        result[name_of(run)] = result.get(name_of(run), 0.0) + more
+    return result
 
 
 def charge(item: Item, weights: Mapping[str, float], length: float) -> float:

@@ -14,12 +14,12 @@ from rainbow.scheduling.snapshot import RunView
 
 def suspended_spots(lines: ResourceLines) -> set[QueueInstance]:
     """Return the queues on workers that are suspended now, by calendar or because a superior one is in use."""
-    found = {spot for spot in _instances(lines) if _by_calendar(lines, spot.queue)}
+    result = {spot for spot in _instances(lines) if _by_calendar(lines, spot.queue)}
     for spot in _instances(lines):
         for below, least in lines.queues[spot.queue].given["subordinates"].items():
             if in_use(lines, spot) >= least:
-                found.add(QueueInstance(spot.worker, below))
-    return found
+                result.add(QueueInstance(spot.worker, below))
+    return result
 
 
 def in_use(lines: ResourceLines, spot: QueueInstance) -> int:
@@ -47,13 +47,13 @@ def paced(lines: ResourceLines, held: Iterable[Order]) -> dict[str, float]:
     moved = {order.task for order in held if isinstance(order, (Suspend, Resume))}
     touched = {spot for run in lines.view.runs if run.task in moved for spot in placed(lines, run)}
     before = lines.view.memory.get("paced", {})
-    found = {}
+    result = {}
     for spot in _instances(lines):
         line, given = queue_line(spot), lines.queues[spot.queue].given
         last = lines.view.now if spot in touched else before.get(line, -inf)
         if given["suspend_thresholds"] and lines.view.now - last < given["suspend_interval"]:
-            found[line] = last
-    return found
+            result[line] = last
+    return result
 
 
 def placed(lines: ResourceLines, run: RunView) -> list[QueueInstance]:

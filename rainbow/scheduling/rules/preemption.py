@@ -245,13 +245,13 @@ class Preemption:
 
     def held_back(self) -> dict[str, Cut]:
         """Hide the waiting jobs that a live claim may preempt: it starts before them."""
-        census, found = cluster_index_of(self.view), dict[str, Cut]()
+        census, result = cluster_index_of(self.view), dict[str, Cut]()
         claimants = [census.jobs[job] for job in sorted(self.live)]
         for job in census.jobs.values() if claimants else ():
             first = next((one for one in claimants if self._before(one, job)), None)
             if first is not None:
-                found[job.id] = Cut(replace(job, gangs=(), waiting=0), self._wait_for(job, first))
-        return found
+                result[job.id] = Cut(replace(job, gangs=(), waiting=0), self._wait_for(job, first))
+        return result
 
     def _before(self, claimant: JobView, job: JobView) -> bool:
         mine, its = self.rules.of(claimant.qos), self.rules.of(job.qos)
@@ -372,7 +372,7 @@ class Preemption:
 
     def _borrowed(self, job: JobView, gone: Collection[str]) -> list[RunningGang]:
         """Return what siblings run beyond what they are guaranteed, their last starts first."""
-        own, found, over = self.rules.guarantee(owner_of(job)), list[RunningGang](), dict[Limit, float]()
+        own, result, over = self.rules.guarantee(owner_of(job)), list[RunningGang](), dict[Limit, float]()
         for runs in sorted(_running_gangs(self.view), key=lambda runs: (-runs[0].started, runs[0].task)):
             its, kind = self.rules.guarantee(owner_of(runs[0])), self.rules.of(runs[0].qos)
             free = all(not run.stopping and run.task not in gone for run in runs) and PREEMPTION not in kind.exempt
@@ -382,8 +382,8 @@ class Preemption:
             left = over.get(its, self.used.get(its, 0) - its.most)
             if cores <= left:
                 over[its] = left - cores
-                found.append(_unit(runs))
-        return found
+                result.append(_unit(runs))
+        return result
 
     def _claim(self, job: JobView, tasks: Sequence[str], grace: float) -> None:
         tries = self.claims.get(job.id, {}).get("tries", 0) + 1

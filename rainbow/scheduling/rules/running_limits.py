@@ -59,15 +59,15 @@ def used_cores(rules: Rules, runs: Iterable[RunView]) -> Counter[Limit]:
 
 def cuts(rules: Rules, jobs: Iterable[JobView], used: Mapping[Limit, float]) -> dict[str, Cut]:
     """Return the jobs of which not all that waits may start, by id."""
-    found: dict[str, Cut] = {}
+    result: dict[str, Cut] = {}
     for job in jobs:
         limits = rules.limits(owner_of(job))
         if limits and job.gangs:
             tight = min(limits, key=lambda limit: limit.most - used.get(limit, 0))
             count = _room(job, tight.most - used.get(tight, 0))
             if count < len(job.gangs):
-                found[job.id] = cut_to(job, job.gangs[:count], tight, job.gangs[count])
-    return found
+                result[job.id] = cut_to(job, job.gangs[:count], tight, job.gangs[count])
+    return result
 
 
 def cut_to(job: JobView, gangs: Sequence[GangView], limit: Limit, first: GangView) -> Cut:
@@ -110,27 +110,27 @@ def beyond(view: View, plan: Plan, rules: Rules, used: Mapping[Limit, float]) ->
     """Return the gangs among a plan's starts that pass a limit, each with the limit."""
     census = cluster_index_of(view)
     room: dict[Limit, float] = {}
-    found: dict[Gang, Limit] = {}
+    result: dict[Gang, Limit] = {}
     for gang, cores in _started(view, plan).items():
         job = census.jobs[gang[0]]
         limits = rules.limits(owner_of(job))
         left = {limit: room.get(limit, limit.most - used.get(limit, 0)) for limit in limits}
         tight = min(left, key=lambda limit: left[limit], default=None)
         if tight is not None and cores > left[tight] + SLACK:
-            found[gang] = tight
+            result[gang] = tight
         else:
             room |= {limit: most - cores for limit, most in left.items()}
-    return found
+    return result
 
 
 def _started(view: View, plan: Plan) -> dict[Gang, int]:
     """Return the gangs a plan starts, in its order, with their cores."""
-    census, found = cluster_index_of(view), dict[Gang, int]()
+    census, result = cluster_index_of(view), dict[Gang, int]()
     for order in plan.orders:
         if isinstance(order, Start) and (gang := census.gang_of(order.task)) is not None:
             key = gang.job, gang.number
-            found[key] = found.get(key, 0) + held_cores(order.placement)
-    return found
+            result[key] = result.get(key, 0) + held_cores(order.placement)
+    return result
 
 
 def within(view: View, plan: Plan, rules: Rules) -> Plan:

@@ -132,10 +132,10 @@ def asked_qos(request: Request) -> str:
     """Return what a jobspec names; "" if it names none."""
     system, site = request.attributes.get("system") or {}, request.attributes.get("site") or {}
     slurm = site.get("slurm") or {}
-    found = system.get("qos") or slurm.get("qos") or ""
-    if not isinstance(found, str):
-        raise JobspecError(f"qos must be a name, got {found!r:.40}", pointer=AT)
-    return found
+    result = system.get("qos") or slurm.get("qos") or ""
+    if not isinstance(result, str):
+        raise JobspecError(f"qos must be a name, got {result!r:.40}", pointer=AT)
+    return result
 
 
 def qos_of(service: Service, connection: sa.Connection, user: str, account: str, request: Request) -> Qos | None:
@@ -146,9 +146,9 @@ def qos_of(service: Service, connection: sa.Connection, user: str, account: str,
     known, asked = qos_table(service, connection), asked_qos(request)
     if not known:
         return None
-    found = known.get(asked or DEFAULT)
-    if found is not None and found.admits(user, account):
-        return found
+    result = known.get(asked or DEFAULT)
+    if result is not None and result.admits(user, account):
+        return result
     if not asked:
         return None
     own = [name for name, one in sorted(known.items()) if one.admits(user, account)]

@@ -111,8 +111,8 @@ def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[s
         rules = registry.rules(connection)
         registry.put_rules(connection, {"half_life": rules.half_life, "weights": dict(rules.weights), **body})
         accounts_change(service, connection)
-    found: dict[str, Any] = listing(service, who)["rules"]
-    return found
+    result: dict[str, Any] = listing(service, who)["rules"]
+    return result
 
 
 def delete(service: Service, who: Caller, name: str) -> None:
@@ -148,12 +148,12 @@ def _counted(service: Service, who: Caller) -> dict[Collection[str] | None, list
     """Return {users: clusters} whose usage the caller sees, None for all users: everywhere of those they act for."""
     if who.admin:
         return None
-    found: dict[Collection[str] | None, list[str]] = {}
+    result: dict[Collection[str] | None, list[str]] = {}
     for entry in service.catalogue.values():
         if who.sees(entry.id):
             requestors = None if entry.id in who.secrets else who.submits[entry.id]
-            found.setdefault(None if requestors is None else tuple(requestors), []).append(entry.id)
-    return found
+            result.setdefault(None if requestors is None else tuple(requestors), []).append(entry.id)
+    return result
 
 
 def _seen(tree: Tree, who: Caller) -> Collection[str]:

@@ -51,11 +51,11 @@ def account_of(
     tree = tree_of(service, connection)
     if not tree.accounts:
         return ""
-    found = tree.account_of(requestor, named or asked_account(request))
-    if who.accounts is not None and found not in who.accounts:
+    result = tree.account_of(requestor, named or asked_account(request))
+    if who.accounts is not None and result not in who.accounts:
         allowed = ", ".join(sorted(who.accounts)) or "none"
-        raise Forbidden(f"this token does not allow account {found}; it allows: {allowed}")
-    return found
+        raise Forbidden(f"this token does not allow account {result}; it allows: {allowed}")
+    return result
 
 
 def rights_of(

@@ -141,13 +141,13 @@ def departed(service: Service) -> dict[str, dict[str, ClosedConnection]]:
         return {}
     with service.store.read() as connection:
         signs = workers.agents_of_many(connection, left)
-    found: dict[str, dict[str, ClosedConnection]] = {}
+    result: dict[str, dict[str, ClosedConnection]] = {}
     for cluster_id, agents in left.items():
         for name, sign in signs.get(cluster_id, {}).items():
             silent = service.heartbeats.silence(cluster_id, sign).likely
             if name in agents and sign.workers != frozenset() and agents[name] <= silent <= lease:
-                found.setdefault(cluster_id, {})[name] = ClosedConnection(agents[name], lease - silent)
-    return found
+                result.setdefault(cluster_id, {})[name] = ClosedConnection(agents[name], lease - silent)
+    return result
 
 
 def _lost_with(
@@ -215,11 +215,11 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
 
 def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
     """Return {worker: load} as the agents that serve it measured it; of several the last seen is believed."""
-    found: dict[str, Mapping[str, float]] = {}
+    result: dict[str, Mapping[str, float]] = {}
     names = list(known)
     for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
-        found.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
-    return found
+        result.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
+    return result
 
 
 def missed_beats(

@@ -52,15 +52,15 @@ def receive(service: Service, who: Caller, name: str, agent: str, most: int, sec
     Who pulls (`PULLS`) is offered whole jobs, at most so many, with their jobspecs.
     """
     began = service.clock()
-    found, pause, _ = look(service, who, name, agent, most, seconds)
+    result, pause, _ = look(service, who, name, agent, most, seconds)
     if pause is None:
-        return found
+        return result
     # an agent that finds all places taken asks again later, and keeps nobody's thread
     with one_of_few("waiting", "", *[service.settings.limits.waiting] * 2):
         while pause is not None:
             service.news.wait_for(pause)
-            found, pause, _ = look(service, who, name, agent, most, seconds - (service.clock() - began))
-    return found
+            result, pause, _ = look(service, who, name, agent, most, seconds - (service.clock() - began))
+    return result
 
 
 def look(

@@ -121,10 +121,10 @@ def caller_by(service: Service, connection: sa.Connection, hashes: Collection[st
 def known_of(service: Service, connection: sa.Connection, hashes: Collection[str]) -> list[str]:
     """Return those of these digests whose credentials are known; Unauthenticated if there are none."""
     ours, now = {service.registration, service.administration}, service.clock()
-    found = [own for own in hashes if own in ours or credentials.valid(connection, [own], now)]
-    if not found:
+    result = [own for own in hashes if own in ours or credentials.valid(connection, [own], now)]
+    if not result:
         raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
-    return found
+    return result
 
 
 def registers(service: Service, hashes: Collection[str]) -> bool:

@@ -104,12 +104,12 @@ METRICS = {  # name → kind, labels, meaning
 
 def thread_seconds() -> dict[str, float]:
     """Return the CPU of the threads there are, by the kind that their names begin with (Linux)."""
-    found: dict[str, float] = defaultdict(float)
+    result: dict[str, float] = defaultdict(float)
     for one in threading.enumerate():
         with suppress(OSError):  # it has ended, or this is another system
             used = Path(f"/proc/self/task/{one.native_id}/schedstat").read_text().split()[0]
-            found[one.name.partition("_")[0]] += int(used) / 1e9
-    return found
+            result[one.name.partition("_")[0]] += int(used) / 1e9
+    return result
 
 
 Row = tuple[tuple[str, ...], float]  # the values of its labels, and its own
@@ -181,10 +181,10 @@ def gauge(name: str, read: Callable[[], Mapping[str, float]]) -> None:
 
 def family(name: str, text: str, labels: Iterable[str], rows: Iterable[Row]) -> GaugeMetricFamily:
     """Make a gauge of the values that it has now."""
-    found = GaugeMetricFamily(name, text, labels=list(labels))
+    result = GaugeMetricFamily(name, text, labels=list(labels))
     for values, value in rows:
-        found.add_metric(values, value)
-    return found
+        result.add_metric(values, value)
+    return result
 
 
 def _here() -> list[Metric]:

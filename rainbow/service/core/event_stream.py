@@ -95,11 +95,11 @@ def follow(
         who = again()
         topics, told = _topics(who, cluster_id), service.news.now()
         upto, is_final = service.store.event_horizon()
-        found, reached = _read(service, who, number, cluster_id, upto)
+        result, reached = _read(service, who, number, cluster_id, upto)
         if reached is not None:
             number = reached
-            if found:
-                yield found
+            if result:
+                yield result
             continue
         pause = service.news.pause(topics, ALIVE if is_final else SOON, told)
         yield pause

@@ -134,13 +134,13 @@ class Heartbeats:
 
     def departed_for(self, most: float) -> dict[str, dict[str, float]]:
         """Return {cluster id: {agent: seconds since its connection closed}}, from AWAY on; forget after `most`."""
-        now, found = self._monotonic(), dict[str, dict[str, float]]()
+        now, result = self._monotonic(), dict[str, dict[str, float]]()
         for key, at in [*self._left.items()]:
             if now - at > most:
                 self._left.pop(key, None)
             elif now - at >= AWAY:
-                found.setdefault(key[0], {})[key[1]] = now - at
-        return found
+                result.setdefault(key[0], {})[key[1]] = now - at
+        return result
 
     def uptime(self) -> float:
         """Return how many seconds this process has listened."""

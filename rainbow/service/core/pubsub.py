@@ -180,5 +180,5 @@ class PubSub:
     def changed_clusters(self) -> set[str]:
         """Return the clusters something was told of since this was asked last; ALL among them: any."""
         with self._lock:
-            found, self._stirred = self._stirred, set()
-        return found
+            result, self._stirred = self._stirred, set()
+        return result

@@ -382,11 +382,11 @@ class Dependents:
 
     def affected(self, changed: Iterable[str]) -> set[str]:
         """Name the jobs to be looked at again after these have changed."""
-        found = self._new | (self._timed & self._unmet)
+        result = self._new | (self._timed & self._unmet)
         self._new = set()
         for target in changed:
-            found |= self._waiters.get(target, set())
-        return found
+            result |= self._waiters.get(target, set())
+        return result
 
     def look(self, job_id: str, find: Callable[[str], Target | None], now: float) -> str:
         """Look at what a job waits for; say which of it can never come, if any."""

@@ -449,8 +449,8 @@ class Mirror:
         if not self._turns:
             self._turns = list(self.census.jobs)
         turns, self._turns[-most:] = self._turns[-most:], []
-        found, self._uncoded = self._uncoded.union(turns), {wait.job for wait in plan.waits}
-        return found
+        result, self._uncoded = self._uncoded.union(turns), {wait.job for wait in plan.waits}
+        return result
 
     def touch(self, job_id: str) -> None:
         """Let a job be looked at again."""

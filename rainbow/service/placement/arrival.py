@@ -161,8 +161,8 @@ def _elsewhere(
     for cluster_id in _most_often(alike):
         ratio = _ratios(service, connection, cluster_id)
         rows.append([median(alike[cluster_id]) * ratio.get(one, 1.0) for one in ids])
-    found: Floats = np.median(np.array(rows), axis=0)
-    return found
+    result: Floats = np.median(np.array(rows), axis=0)
+    return result
 
 
 def _most_often(alike: Mapping[str, Sequence[float]]) -> list[str]:
@@ -179,18 +179,18 @@ def runs_elsewhere(
     named = dict.fromkeys(replace(key, slots=0) for key in keys if key.name and key not in here)
     lacking = list(islice((key for key in named if key not in here), LOOKED_UP))
     known = statistics.everywhere(connection, [replace(key, cluster="") for key in lacking])
-    found: dict[Key, list[float]] = {}
+    result: dict[Key, list[float]] = {}
     for key in lacking:
         alike = known.get(statistics.digest(key), {})
         seen = _most_often(alike)
         speeds = {one: _ratios(service, connection, one).get(key.cluster, 1.0) for one in seen}
         if seen:
-            found[key] = [speeds[one] * seconds for one in seen for seconds in alike[one][-(RUNS // len(seen)) :]]
-    return found
+            result[key] = [speeds[one] * seconds for one in seen for seconds in alike[one][-(RUNS // len(seen)) :]]
+    return result
 
 
 def _ratios(service: Service, connection: sa.Connection, cluster_id: str) -> Mapping[str, float]:
     kept, now = service.state(Ratios), service.monotonic()
-    if (found := kept.get(cluster_id, now)) is None:
-        found = kept.put(cluster_id, ratios(statistics.medians(connection, cluster_id, RATED), cluster_id), now)
-    return found
+    if (result := kept.get(cluster_id, now)) is None:
+        result = kept.put(cluster_id, ratios(statistics.medians(connection, cluster_id, RATED), cluster_id), now)
+    return result

@@ -236,11 +236,11 @@ def _size(values: dict[str, Any], cores: int) -> None:
 
 def with_waits(states: Mapping[str, dict[str, Any]], waits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     """Let `expected_wait` be what sites have said of the job itself, just now."""
-    found = dict(states)
-    for name in found.keys() & waits.keys():
-        low, high = waits[name], max(waits[name], found[name].get(f"{SIZED}high", waits[name]))
-        found[name] = {**found[name], f"{SIZED}low": low, f"{SIZED}high": high, WAIT: (low + high) / 2}
-    return found
+    result = dict(states)
+    for name in result.keys() & waits.keys():
+        low, high = waits[name], max(waits[name], result[name].get(f"{SIZED}high", waits[name]))
+        result[name] = {**result[name], f"{SIZED}low": low, f"{SIZED}high": high, WAIT: (low + high) / 2}
+    return result
 
 
 # ── names that policies give ──
@@ -293,15 +293,15 @@ def barred(
     asked = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
     if not any(asked.values()):
         return {}
-    found: dict[str, JobspecError] = {}
+    result: dict[str, JobspecError] = {}
     for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
         known = _names(policy, settings)
         for key in asked.keys() & known.keys():
             there = {*known[key], *(_queues_of_graph(service, ids[cluster_id]) if key == "queue" else ())}
             for name in asked[key]:
                 if not _is_among(name.partition("@")[0], there):
-                    found[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], there)
-    return found
+                    result[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], there)
+    return result
 
 
 def _queues_of_graph(service: Service, name: str) -> Collection[str]:

@@ -127,11 +127,11 @@ def facts_for(
 
 def _with_spared(values: Mapping[str, dict[str, Any]], spared: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Let nodes that are booked for a job without a cluster be free, where this job may use them."""
-    found = dict(values)
-    for name in found.keys() & spared.keys():
-        if is_number(free := found[name].get(FREE)):
-            found[name] = {**found[name], FREE: free + spared[name]}
-    return found
+    result = dict(values)
+    for name in result.keys() & spared.keys():
+        if is_number(free := result[name].get(FREE)):
+            result[name] = {**result[name], FREE: free + spared[name]}
+    return result
 
 
 def _spared(connection: sa.Connection, job: Arrival, ids: Mapping[str, str], now: float) -> dict[str, int]:

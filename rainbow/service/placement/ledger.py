@@ -186,14 +186,14 @@ def whole(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 
 def state_at(connection: sa.Connection, job_id: str, cluster: str) -> Mapping[str, Any]:
     """Return what was known of a cluster when a job was placed; empty if that was not kept."""
-    found: Mapping[str, Any] = _with_candidates(connection, job_id)["given"].get("states", {}).get(cluster, {})
-    return found
+    result: Mapping[str, Any] = _with_candidates(connection, job_id)["given"].get("states", {}).get(cluster, {})
+    return result
 
 
 def again(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     """Return where else a job may go and how that is chosen; empty if it was placed before that was kept."""
-    found: dict[str, Any] = _with_candidates(connection, job_id).get("again", {})
-    return found
+    result: dict[str, Any] = _with_candidates(connection, job_id).get("again", {})
+    return result
 
 
 def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
@@ -325,8 +325,8 @@ def _inputs(decision: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[
 
 
 def _parameters(connection: sa.Connection, job_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(reading(connection, job_id).request.parameters, default=str))
-    return found
+    result: dict[str, Any] = json.loads(json.dumps(reading(connection, job_id).request.parameters, default=str))
+    return result
 
 
 # ── other rules ──

@@ -106,21 +106,21 @@ def _answers(
 
 def _silent(service: Service, connection: sa.Connection, sites: Iterable[str], now: float) -> set[str]:
     """Return the sites for which no submit waits: no agent checks, or one leaves questions open."""
-    found = set[str]()
+    result = set[str]()
     for one in sites:
         signs = {name: sign for name, sign in workers.agents_of(connection, one).items() if sign.checks}
         late = workers.open_checks(connection, one, now - KEPT)
         is_there = heartbeats.alive(service.heartbeats, service.settings.lease, one, signs)
         if not is_there or any(check.asked_at < now - PATIENCE for check in late):
-            found.add(one)
-    return found
+            result.add(one)
+    return result
 
 
 def _questions(
     connection: sa.Connection, wanted: Reading, requestor: str, sites: Iterable[str], now: float
 ) -> dict[str, SiteCheck]:
     """Return what is asked of each site, by id: an offer of each kind of task, without what concerns no site."""
-    found: dict[str, SiteCheck] = {}
+    result: dict[str, SiteCheck] = {}
     for one in sites:
         seconds = may_run(wanted.request, limits_of(clusters.limits(connection, one)))
         shapes: dict[str, SiteCheck] = {}
@@ -130,8 +130,8 @@ def _questions(
             offer = {"duration": seconds, **_shape(handed_over(wanted, number, gang.tasks[0].index, "", requestor))}
             key = sha256(json.dumps([one, offer], sort_keys=True, default=str).encode("utf-8", "replace")).hexdigest()
             shapes[key] = SiteCheck(key, one, offer, now)
-        found |= shapes
-    return found
+        result |= shapes
+    return result
 
 
 def _shape(offer: dict[str, Any]) -> dict[str, Any]:

@@ -142,10 +142,10 @@ def find_for(service: Service, who: Caller, asked: Submission) -> Found:
     names = asked.clusters if asked.place is None else [asked.place]
     among = eligible_clusters(service, who, names, even_drained=queues(service, asked))
     settings = service.settings
-    found = find(service, asked.jobspec, among, asked.backend or settings.backend, asked.overrides)
-    for verdict, times in found.match.counts.items():
+    result = find(service, asked.jobspec, among, asked.backend or settings.backend, asked.overrides)
+    for verdict, times in result.match.counts.items():
         count("rainbow_matches", verdict, times)
-    return found
+    return result
 
 
 def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:

@@ -172,15 +172,15 @@ class SubmitTransaction:
         job = replace(self.arrival(connection), job=job_id)
         facts = facts_for(self.service, connection, job, self.found, forecast=True)
         start = facts.forecast.starts if facts.forecast else {}
-        found = []
+        result = []
         for cluster_id, name in self.found.ids.items():
             nodes, free = self.found.verdict(name).totals.get("nodes", 0), facts.values[name].get(FREE)
             if not nodes or not is_number(free) or name in facts.absent:
                 continue
             enough = replace(facts, values={**facts.values, name: {**facts.values[name], FREE: max(free, nodes)}})
             if decide(job, [self.found.verdict(name)], enough, job_id)[0].cluster == name:
-                found.append((start.get(name, inf), name, cluster_id, nodes))
-        return found
+                result.append((start.get(name, inf), name, cluster_id, nodes))
+        return result
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
         facts, choice, left_out = self._choose(connection, job_id)

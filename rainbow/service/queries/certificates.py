@@ -63,7 +63,7 @@ def _first(connection: sa.Connection, job_id: str, index: int | None) -> tuple[T
     """Return a task that has started and what is kept of that: of this index, or the first that has a certificate."""
     page = tasks.page(connection, job_id, index or 0, MOST_LOOKED_AT if index is None else 1)
     begun = [task for task in page if task.assigned_at is not None]
-    found: tuple[Task | None, Stored | bytes | None] = (None, None)
+    result: tuple[Task | None, Stored | bytes | None] = (None, None)
     gang = None
     for task in begun:
         if task.gang == gang:
@@ -71,8 +71,8 @@ def _first(connection: sa.Connection, job_id: str, index: int | None) -> tuple[T
         gang, stored = task.gang, certificate_of(connection, task)
         if isinstance(stored, Stored):
             return task, stored
-        found = (task, stored) if found[0] is None else found
-    return found
+        result = (task, stored) if result[0] is None else result
+    return result
 
 
 def _without(

@@ -141,10 +141,10 @@ def _tile(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tallied(words: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for word in words:
-        found[word] = found.get(word, 0) + 1
-    return found
+        result[word] = result.get(word, 0) + 1
+    return result
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
@@ -164,14 +164,14 @@ def _explained(service: Service, who: Caller, rows: Sequence[dict[str, Any]]) ->
     with service.store.read() as connection:
         oldest = jobs.oldest_waiting(connection, waiting)
     waits = reasons_of(service, list(oldest.values()), who)
-    found = []
+    result = []
     for row in rows:
         job = oldest.get(row["id"])
         wait = waits.get(job.id, {}) if job else {}
         told = {key: value for key, value in row.items() if key not in ("id", "rank", "gone")}
         named = {"job": job.id, "job_name": job.name, "requestor": job.requestor} if job else {}
-        found.append({**told, "oldest_job": named or None, "why": _why(row, wait)})
-    return found
+        result.append({**told, "oldest_job": named or None, "why": _why(row, wait)})
+    return result
 
 
 def _why(row: Mapping[str, Any], wait: Mapping[str, Any]) -> str:

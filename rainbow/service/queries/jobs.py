@@ -406,12 +406,12 @@ def answer_of(
     counts = tasks.counts(connection, [record.id]).get(record.id, {})
     ended = tasks.some_of(connection, record.id, BAD.get(record.state, ()), LOOKED_AT) if record.state in BAD else []
     current = wait if record.state not in LIVE or counts.get(T.WAITING) or record.wait is None else None
-    found = answer(record.state, record.cluster, current, counts, ended)
-    found += _lost_before(tasks.some_of(connection, record.id, OVER, LOOKED_AT)) if record.state not in LIVE else ""
+    result = answer(record.state, record.cluster, current, counts, ended)
+    result += _lost_before(tasks.some_of(connection, record.id, OVER, LOOKED_AT)) if record.state not in LIVE else ""
     turn = current and current.get("reason") not in ITS_OWN | AWAY
     if turn and account and not account["text"].endswith("it comes first"):
-        return f"{found}; {account['text']}"
-    return found
+        return f"{result}; {account['text']}"
+    return result
 
 
 def answer(

@@ -82,8 +82,8 @@ def _seen(service: Service, record: ClusterRecord) -> Seen:
         states = workers.of_cluster(connection, record.id)
         booked = tasks.of_cluster(connection, record.id, BOOKED)
     used, cost = amounts_by_worker(task.placement for task in booked), service.monotonic() - now
-    looks[record.id] = found = Seen(version, now, cost, service.clock(), states, booked, used)
-    return found
+    looks[record.id] = result = Seen(version, now, cost, service.clock(), states, booked, used)
+    return result
 
 
 # ── all of them, by kind ──
@@ -161,27 +161,27 @@ def runs(names: Sequence[str]) -> list[list[Any]]:
     >>> runs(["n1", "n2", "n3", "x", "n007"])
     [['n', 1, 3], ['x'], ['n007']]
     """
-    found: list[list[Any]] = []
+    result: list[list[Any]] = []
     for name in names:
         parts = NAME.fullmatch(name)
-        last = found[-1] if found and len(found[-1]) > 1 else None
+        last = result[-1] if result and len(result[-1]) > 1 else None
         if parts is None or parts[1][-1:].isdigit():
-            found.append([name])
+            result.append([name])
         elif last is not None and last[0] == parts[1] and last[1] + last[2] == int(parts[2]):
             last[2] += 1
         else:
-            found.append([parts[1], int(parts[2]), 1])
-    return found
+            result.append([parts[1], int(parts[2]), 1])
+    return result
 
 
 def rows(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
     """Count a cluster's workers by state, with what is free of them."""
     _, entry, seen = _look(service, who, name)
     states = {worker: known.state for worker, known in seen.states.items()}
-    found: list[dict[str, Any]] = seen.once(
+    result: list[dict[str, Any]] = seen.once(
         ("rows", entry.revision, entry.drained), lambda: list(rows_by_state(entry, states, seen.used))
     )
-    return found
+    return result
 
 
 # ── one worker ──

@@ -106,10 +106,10 @@ class Learned:
     def of(self, job: JobView, gang: GangView) -> Length:
         """Predict a gang that waits."""
         key, limit = self._copy.keys[job.id, gang.number], gang.expected or self._copy.limit
-        found = self._lengths.get((key, limit))
-        if found is None:
-            found = self._lengths[key, limit] = length_of(self._known, key, limit)
-        return found
+        result = self._lengths.get((key, limit))
+        if result is None:
+            result = self._lengths[key, limit] = length_of(self._known, key, limit)
+        return result
 
     def left(self, run: RunView, now: float) -> float:
         """Predict how many more seconds a task runs."""

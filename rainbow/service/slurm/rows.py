@@ -65,11 +65,11 @@ def job_rows(service: Service, who: Caller, wanted: Wanted, viewer: Viewer) -> l
     waiting = [one for one in records if one.state in PENDING and not _all_started(by_job.get(one.id, ()))]
     reasons = reasons_of(service, waiting) if waiting else {}
     now = service.clock()
-    found = list[JobRow]()
+    result = list[JobRow]()
     for record in sorted(records, key=lambda one: one.id):
         code = str((reasons.get(record.id) or {}).get("reason", ""))
-        found += _rows_of(record, requests[record.id], by_job.get(record.id, []), code, viewer, now)
-    return found
+        result += _rows_of(record, requests[record.id], by_job.get(record.id, []), code, viewer, now)
+    return result
 
 
 def _all_started(own: Sequence[Task]) -> bool:
@@ -100,10 +100,10 @@ def _records(connection: sa.Connection, wanted: Wanted) -> list[JobRecord]:
 
 
 def _tasks(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Task]]:
-    found: dict[str, list[Task]] = {}
+    result: dict[str, list[Task]] = {}
     for task in tasks.of_job(connection, *job_ids):
-        found.setdefault(task.job, []).append(task)
-    return found
+        result.setdefault(task.job, []).append(task)
+    return result
 
 
 def _rows_of(
@@ -239,15 +239,15 @@ def _files(request: Request, record: JobRecord, number: int, index: str, folder:
     """Return where a job reads and writes."""
     system = request.attributes.get("system")
     system = system if isinstance(system, Mapping) else {}
-    found = {}
+    result = {}
     for name in ("output", "error", "input"):
         if system.get(name):
             path = numbered_file(str(system[name]), number, record.number)
             path = (
                 path.replace("%a", index or "4294967294").replace("%x", record.name).replace("%u", record.requestor)
             )
-            found[name] = posixpath.join(folder, path)
-    return found
+            result[name] = posixpath.join(folder, path)
+    return result
 
 
 _WORDS = {"allocated": "allocated", "mixed": "mixed", "idle": "idle", "maintenance": "maint", "reserved": "resv"}
@@ -255,13 +255,13 @@ _WORDS = {"allocated": "allocated", "mixed": "mixed", "idle": "idle", "maintenan
 
 def node_rows(service: Service, who: Caller) -> list[NodeRow]:
     """Return the nodes of the caller's clusters by state."""
-    found = []
+    result = []
     for row in inventory.nodes(service, who):
         total, free, many = row["total"], row["free"], max(1, row["nodes"])
         state = _WORDS.get(row["state"], "drained" if "drain" in row["state"] else "down")
         memory = int(total.get("memory", 0)) // many
         memory = memory // MIB if row.get("units", {}).get("memory") == "B" else memory
-        found.append(
+        result.append(
             NodeRow(
                 partition=row["cluster"],
                 state=state,
@@ -273,4 +273,4 @@ def node_rows(service: Service, who: Caller) -> list[NodeRow]:
                 up=state not in ("down", "drained"),
             )
         )
-    return found
+    return result

@@ -182,13 +182,13 @@ def _change(connection: sa.Connection, account: str, period: str, more_held: flo
 def recent(connection: sa.Connection, now: float) -> dict[Pair, float]:
     """Return the decayed usage of each account and user, with what runs now."""
     rules = registry.rules(connection)
-    found = {
+    result = {
         (row.account, row.user): decayed(row.amount, row.at, now, rules.half_life) for row in _usages(connection)
     }
     for run in running(connection, now):
         key = run.account, run.user
-        found[key] = found.get(key, 0.0) + run.weighed(rules, now)
-    return found
+        result[key] = result.get(key, 0.0) + run.weighed(rules, now)
+    return result
 
 
 def _usages(connection: sa.Connection) -> Iterable[sa.Row[Any]]:

@@ -277,18 +277,18 @@ def _plain(fault: str) -> str:
 
 def details(said: str) -> dict[str, Details]:
     """Return what is said of jobs, by number."""
-    tree, found = _parsed(said), dict[str, Details]()
+    tree, result = _parsed(said), dict[str, Details]()
     for job in tree.iterfind("djob_info/element"):
         number = (job.findtext("JB_job_number") or "").strip()
         if number.isdecimal():
-            found[number] = Details(job)
+            result[number] = Details(job)
     for message in tree.iterfind("messages/element/SME_message_list/element"):
         text = (message.findtext("MES_message") or "").strip()
         numbers = message.find("MES_job_number_list")
         for one in numbers.itertext() if numbers is not None else ():
-            if (job_details := found.get(one.strip())) and text:
+            if (job_details := result.get(one.strip())) and text:
                 job_details.reasons.append(text)
-    return found
+    return result
 
 
 def read_rows(said: str) -> tuple[dict[str, Row], list[str]]:
@@ -330,13 +330,13 @@ LIMITED, AFTER_JOB = 37, 100  # what Grid Engine writes as `failed`: a limit was
 
 def read_accounts(said: str) -> dict[str, Final]:
     """Read records of qacct; of a job that ran several times the last counts."""
-    found: dict[str, Final] = {}
+    result: dict[str, Final] = {}
     for part in SEPARATOR.split(said)[1:]:
         told = dict(_pairs(part.splitlines()))
         number, element = told.get("jobnumber", ""), told.get("taskid", "")
         if number.isdecimal():
-            found[f"{number}_{element}" if element.isdecimal() else number] = _final(told)
-    return found
+            result[f"{number}_{element}" if element.isdecimal() else number] = _final(told)
+    return result
 
 
 def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -73,13 +73,13 @@ class SiteAccount:
 
     def bounded(self, options: Options) -> Options:
         """Return options of sbatch as the site lets it ask for them; NotCarriedError for another partition."""
-        found = {**options, **({"account": self.slurm_account} if self.slurm_account else {})}
-        wanted = [name for name in found.get("partition", "").split(",") if name]
+        result = {**options, **({"account": self.slurm_account} if self.slurm_account else {})}
+        wanted = [name for name in result.get("partition", "").split(",") if name]
         if self.partitions and not wanted:
-            found["partition"] = self.partitions[0]
+            result["partition"] = self.partitions[0]
         if self.partitions and (wrong := sorted(set(wanted) - set(self.partitions))):
             raise NotCarriedError(f"{self.name} may use {', '.join(self.partitions)} here, not {wrong[0]:.60}")
-        return found
+        return result
 
 
 @dataclass(frozen=True, slots=True)

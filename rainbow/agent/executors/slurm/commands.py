@@ -311,10 +311,10 @@ def _field(name: str, value: str) -> dict[str, Any]:
     if name == "nodes":
         least, most = read_range(value)  # slurmrestd 22.05 forgets a list, which its document asks for
         return {"nodes": f"{least}-{most}"}
-    found = _number(name, value)
-    if found is None:
+    result = _number(name, value)
+    if result is None:
         raise NotCarriedError(f"--{name} cannot be said to slurmrestd (--identity rest)")
-    return found
+    return result
 
 
 def _number(name: str, value: str) -> dict[str, int] | None:

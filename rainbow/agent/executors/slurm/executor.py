@@ -131,8 +131,8 @@ class SlurmExecutor:
 
     def checked(self) -> Mapping[str, Checked | None]:
         """Return what Slurm has said since the last call."""
-        found, self._checked = self._checked, {}
-        return found
+        result, self._checked = self._checked, {}
+        return result
 
     def waits(self) -> Mapping[int, float]:
         """Return in how many seconds jobs would start, by cores, of those asked about within the hour."""
@@ -197,8 +197,8 @@ class SlurmExecutor:
         """Return the numbers, partitions and nodes that have changed since the last call."""
         if not self._site_jobs:
             return {}
-        found, self._site_jobs = self._site_jobs, {}
-        return found
+        result, self._site_jobs = self._site_jobs, {}
+        return result
 
     def _look_up(self, active: Active, now: float) -> None:
         """Look which cores Slurm gave a run that is bound to them, as its node has written down."""

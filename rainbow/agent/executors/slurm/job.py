@@ -165,11 +165,11 @@ def news(active: Active, place: CallPlace, commands: Commands) -> Written | None
     if time.monotonic() < active.read_at + READ:
         return None
     active.read_at = time.monotonic()
-    found = tails(active, place, commands)
-    if not any(found) or hash(found) == active.read:
+    result = tails(active, place, commands)
+    if not any(result) or hash(result) == active.read:
         return None
-    active.read = hash(found)
-    return found
+    active.read = hash(result)
+    return result
 
 
 def _end_of(active: Active, path: Path, commands: Commands) -> str:

@@ -230,15 +230,15 @@ def read_records(text: str) -> dict[str, Final]:
 
 def read_accounted(text: str, delimiter: str = "|") -> dict[str, Final]:
     """Read what `sacct -D -X -n -P -o ACCOUNTED` prints; return the jobs that are over, the last life of each."""
-    found: dict[str, Final] = {}
+    result: dict[str, Final] = {}
     for line in text.splitlines():
         parts = line.split(delimiter, 7)
         job, state, code, derived, reason, user, submitted, comment = [*parts, *[""] * 8][:8]
         word, _, by = state.partition(" by ")
         if PHASES.get(word) is Phase.ENDED:
             whose = user, submitted, mark_in(comment)
-            found[job.removesuffix(FIRST)] = Final(word, _codes(code), _codes(derived), reason, by, *whose)
-    return found
+            result[job.removesuffix(FIRST)] = Final(word, _codes(code), _codes(derived), reason, by, *whose)
+    return result
 
 
 def reserved(said: str) -> list[str]:

@@ -294,21 +294,21 @@ class Watcher:
 
     def _final(self, one: Active) -> Final | None:
         """Ask how a job ended, until who knows all of it has told."""
-        found: Final | None = None
+        result: Final | None = None
         native = one.native or ""
         for question in self._site.final(native):
-            with contextlib.suppress(subprocess.CalledProcessError, *([SilentError] if found else [])):
+            with contextlib.suppress(subprocess.CalledProcessError, *([SilentError] if result else [])):
                 said = self._ask(question).get(native)
                 if said is not None and is_ours(one, said, self._identity.own):
-                    found = said
-            if found is not None and found.state != "CANCELLED":  # who canceled it, not everybody knows
+                    result = said
+            if result is not None and result.state != "CANCELLED":  # who canceled it, not everybody knows
                 break
-        return found
+        return result
 
 
 def _by_mark(rows: Collection[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    result: dict[str, list[Row]] = {}
     for row in rows:
         if row.mark:
-            found.setdefault(row.mark, []).append(row)
-    return found
+            result.setdefault(row.mark, []).append(row)
+    return result

@@ -110,12 +110,12 @@ class Quotas:
         self, subjects: Subjects, group: str | None, amounts: Mapping[str, int], values: Mapping[str, float]
     ) -> list[Need]:
         """Return what one slot with these amounts takes of the quotas; `values` are its worker's."""
-        found: list[Need] = []
+        result: list[Need] = []
         for given in self.sets:
             rule = next((r for r in given["limits"] if self._matches(r, subjects, group)), None)
             if rule is not None:
-                found.extend(self._of(given["name"], given["limits"].index(rule), rule, subjects, amounts, values))
-        return found
+                result.extend(self._of(given["name"], given["limits"].index(rule), rule, subjects, amounts, values))
+        return result
 
     def _matches(self, rule: Mapping[str, Any], subjects: Subjects, group: str | None) -> bool:
         return rule_matches({s: rule[s] for s in SCOPES if rule[s]}, subjects, group, self.names)
@@ -132,13 +132,13 @@ class Quotas:
         each = [subjects[scope] or "" for scope in SCOPES if rule[scope].startswith("{")]
         line = "/".join((f"quota {name}", str(number), *each))
         limits = self.limits.setdefault(line, {})
-        found = []
+        result = []
         for kind, limit in rule["to"].items():
             amount = 1 if kind == "slots" else amounts.get(kind, 0)
             if amount:
                 limits[kind] = limit if isinstance(limit, int) else int(evaluate(read_formula(limit), values))
-                found.append(Need(line, kind, amount))
-        return found
+                result.append(Need(line, kind, amount))
+        return result
 
 
 def read_quotas(settings: Mapping[str, Any]) -> Quotas:

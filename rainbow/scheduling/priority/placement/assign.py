@@ -73,7 +73,7 @@ class Assigner:
     def now_for(self, item: Item) -> SlotAssignment | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
         self.searches += 1
-        found: SlotAssignment | None = None
+        result: SlotAssignment | None = None
         for environment in item.environments:
             if self.tight and self._hopeless(item, environment):
                 continue
@@ -81,10 +81,10 @@ class Assigner:
                 grant = self._one(item, environment)
             else:
                 grant = self._most(item, environment, self.now)
-            if grant and (found is None or (-grant.count, grant.violations) < (-found.count, found.violations)):
-                found = grant
-        self.tight = self.tight or found is None
-        return found
+            if grant and (result is None or (-grant.count, grant.violations) < (-result.count, result.violations)):
+                result = grant
+        self.tight = self.tight or result is None
+        return result
 
     def lacks(self, item: Item) -> bool:
         """Return whether the workers together have too little now, in each environment of an item."""
@@ -128,15 +128,15 @@ class Assigner:
         """Return the grant with the earliest start: first the fewest slots, then as many as fit at that time."""
         self.searches += 1
         self.promised += 1
-        found: SlotAssignment | None = None
+        result: SlotAssignment | None = None
         for environment in item.environments:
             counts = admissible(environment.rule, item.counts)
             grant = self._earliest(item, environment, counts[0]) if counts else None
-            if grant and (found is None or (grant.start, grant.violations) < (found.start, found.violations)):
-                found = grant
-        if found is None or len(item.counts) == 1:
-            return found
-        return self._most(item, found.environment, found.start) or found
+            if grant and (result is None or (grant.start, grant.violations) < (result.start, result.violations)):
+                result = grant
+        if result is None or len(item.counts) == 1:
+            return result
+        return self._most(item, result.environment, result.start) or result
 
     # ── at one time ──
 
@@ -209,9 +209,9 @@ class Assigner:
             return self.at(item, environment, start, possible[0]) if possible else None
         way = self.settings["slot_search"]
         way = slot_allocation.choose(self.experience) if way == "auto" else way
-        found = slot_allocation.largest(possible, lambda n: self.at(item, environment, start, n), way)
-        self.experience = slot_allocation.learn(self.experience, possible, found.count if found else 0)
-        return found
+        result = slot_allocation.largest(possible, lambda n: self.at(item, environment, start, n), way)
+        self.experience = slot_allocation.learn(self.experience, possible, result.count if result else 0)
+        return result
 
     def at(self, item: Item, environment: Environment, start: float, count: int) -> SlotAssignment | None:
         """Return a grant of exactly `count` slots at a time, or None."""

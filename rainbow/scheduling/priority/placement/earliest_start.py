@@ -28,13 +28,13 @@ def earliest(times: Iterable[float], fits: Callable[[float], T | None]) -> T | N
 
 def backwards(times: Sequence[float], fits: Callable[[float], T | None]) -> T | None:
     """Return the answer at the last time reached, descending, before one that has none."""
-    found = None
+    result = None
     for time in reversed(times):
         answer = fits(time)
         if answer is None:
             break
-        found = answer
-    return found
+        result = answer
+    return result
 
 
 def alone(room: Room, count: int, after: float, duration: float) -> Iterator[float]:

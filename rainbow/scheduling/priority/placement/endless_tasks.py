@@ -70,17 +70,19 @@ class SomeDay:
         if not self.endless:
             return None
         then = self.then = self.then or self._drawn()
-        found = Assigner(then, self.settings, {}).later_for(item)
-        over = [one for one in self.endless if found and one.end <= found.start]
-        if found is None or not over:
-            return found
-        found = self._sparing(then, item, found, over[-1]) or found
+        result = Assigner(then, self.settings, {}).later_for(item)
+        over = [one for one in self.endless if result and one.end <= result.start]
+        if result is None or not over:
+            return result
+        result = self._sparing(then, item, result, over[-1]) or result
         short = {
             line
-            for line, amounts in found.booking.items()
-            if any(self.lines.timeline.free(line, kind, found.start, found.end) < n for kind, n in amounts.items())
+            for line, amounts in result.booking.items()
+            if any(self.lines.timeline.free(line, kind, result.start, result.end) < n for kind, n in amounts.items())
         }
-        return replace(found, after=tuple(one.task for one in over if short & one.booking.keys()) or (over[-1].task,))
+        return replace(
+            result, after=tuple(one.task for one in over if short & one.booking.keys()) or (over[-1].task,)
+        )
 
     def _drawn(self) -> ResourceLines:
         then = copy(self.lines)

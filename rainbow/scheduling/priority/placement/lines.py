@@ -67,17 +67,17 @@ def used_outside(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str,
 
 def capacity(view: View, outside: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
     """Return what workers and cluster have: no more than what is free there and what their tasks hold."""
-    found = {worker.id: dict(worker.free) for worker in view.workers}
+    result = {worker.id: dict(worker.free) for worker in view.workers}
     for name, amounts in outside.items():
         for kind, amount in amounts.items():
-            found[name][kind] -= amount
-    found[CLUSTER] = dict(view.consumables)
+            result[name][kind] -= amount
+    result[CLUSTER] = dict(view.consumables)
     for run in view.runs:
         for line, amounts in run.placement.items():
-            held = found.setdefault(line, {})
+            held = result.setdefault(line, {})
             for kind, amount in amounts.items():
                 held[kind] = held.get(kind, 0) + amount
-    return found
+    return result
 
 
 def limit(run: RunView, settings: Mapping[str, Any]) -> float:

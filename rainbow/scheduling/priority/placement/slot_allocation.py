@@ -83,25 +83,25 @@ def largest(counts: Sequence[int], fits: Callable[[int], T | None], way: str = "
 
 
 def _bisect(counts: Sequence[int], fits: Callable[[int], T | None]) -> T | None:
-    found, low, high = None, 0, len(counts) - 1
+    result, low, high = None, 0, len(counts) - 1
     while low <= high:
         middle = (low + high) // 2
         answer = fits(counts[middle])
         if answer is None:
             high = middle - 1
         else:
-            found, low = answer, middle + 1
-    return found
+            result, low = answer, middle + 1
+    return result
 
 
 def _from_low(counts: Sequence[int], fits: Callable[[int], T | None]) -> T | None:
-    found = None
+    result = None
     for count in counts:
         answer = fits(count)
         if answer is None:
             break
-        found = answer
-    return found
+        result = answer
+    return result
 
 
 def _from_high(counts: Sequence[int], fits: Callable[[int], T | None]) -> T | None:

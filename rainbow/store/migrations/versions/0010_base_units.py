@@ -36,12 +36,12 @@ def upgrade() -> None:
 
 def units_of(document: Any) -> dict[str, int]:
     """Return the largest unit of every type in a graph document, whatever its form."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for each in _mappings(document):
         kind, unit = each.get("type"), each.get("unit")
         if isinstance(kind, str) and isinstance(unit, str) and unit in UNITS:
-            found[kind] = max(found.get(kind, 1), UNITS[unit])
-    return found
+            result[kind] = max(result.get(kind, 1), UNITS[unit])
+    return result
 
 
 def _mappings(document: Any) -> Iterator[Mapping[str, Any]]:
