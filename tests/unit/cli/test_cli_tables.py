@@ -144,7 +144,7 @@ def test_headers_of_every_list_are_whole_and_a_short_id_is_taken(shell: Shell, c
 
 
 def test_history_leaves_columns_out_where_there_is_no_room_unless_they_are_named(shell: Shell) -> None:
-    made = shell.json("submit", "-n", "1", "--name", "n" * 60, "--", "true")["id"]
+    made = shell.json("submit", "--wait", "-n", "1", "--name", "n" * 60, "--", "true")["id"]
     titles = ["JOBID", "JOBNAME", "USER", "CLUSTER", "STATE", "EXITCODE", "ELAPSED", "NNODES", "END"]
     for width, shown in (("60", titles[:-2]), ("80", titles[:-1]), ("110", titles)):
         head, row, *_ = shell("history", "--job", made, COLUMNS=width).stdout.splitlines()

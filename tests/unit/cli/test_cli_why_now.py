@@ -91,16 +91,22 @@ def on_a_gpu(shell: Shell, name: str, *command: str, limit: int) -> tuple[str, .
 
 
 def offers(shell: Shell, job: str) -> dict[str, list[str]]:
-    """Return {kind: command} of what would start a job, as `rainbow job why` prints it."""
+    """Return {kind: command} of what would start a job, as `rainbow job why` prints it.
+
+    Between two questions a plan may come that offers another limit: it is asked until both say the same.
+    """
     until = time.monotonic() + 60
-    while not (found := shell.json("job", "why", job)["now"] or {}).get("changes"):
-        assert time.monotonic() < until, found
+    while True:
+        changes = (shell.json("job", "why", job)["now"] or {}).get("changes") or []
+        shown = shell("job", "why", job).stdout.splitlines()
+        assert [line for line in shown if line != line.rstrip()] == []
+        printed = [
+            any(one["text"] in line and shlex.join(one["command"]) in line for line in shown) for one in changes
+        ]
+        if changes and all(printed):
+            return {one["change"]: one["command"] for one in changes}
+        assert time.monotonic() < until, (changes, shown)
         time.sleep(0.05)
-    shown = shell("job", "why", job).stdout.splitlines()
-    assert [line for line in shown if line != line.rstrip()] == []
-    for one in found["changes"]:
-        assert any(one["text"] in line and shlex.join(one["command"]) in line for line in shown)
-    return {one["change"]: one["command"] for one in found["changes"]}
 
 
 def ends(shell: Shell, job: str) -> dict[str, Any]:

@@ -137,6 +137,7 @@ oak      yes      fits 8 times, using nodes 1, cores 8, gpus 1 each time
 def test_a_script_is_matched_by_what_it_says_at_each_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The day of somebody who has batch scripts and several clusters."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     sites = Path(__file__).parents[2] / "cases" / "scripts" / "sites"
     runner, shown = CliRunner(), []
     imports = [("oak", "slurm", str(sites / "oak.txt")), ("elm", "slurm", str(sites / "elm.txt"))]
