@@ -228,13 +228,6 @@ class Store:
         if not self.many_processes:
             sqlite.check_file(Path(str(self.engine.url.database)))
 
-    def trouble(self) -> list[str]:
-        """Return what an operator should know of the database though it answers; ConfigError behind a wrong pool."""
-        if not self.many_processes:
-            return []
-        with _trouble_as_unavailable():
-            return postgresql.trouble_of(self.engine)
-
     def probe(self) -> None:
         """Write a row and take it away again; Unavailable with the cause where nothing can be stored."""
         with self.write() as connection:

@@ -89,14 +89,14 @@ def standby_warnings(rows: Iterable[tuple[str, str | None]]) -> list[str]:
     return [said[state].format(name) for name, state in rows if state in said]
 
 
-def trouble_of(engine: sa.Engine) -> list[str]:
+def trouble_of(one: sa.Connection) -> list[str]:
     """Return what an operator should know of the standbys; ConfigError behind a pool of transactions.
 
     A pool of transactions gives a connection another server process from one transaction to the next, and so forgets
-    LISTEN and what was set. Two connections show it: while one is in a transaction, the other is moved.
+    LISTEN and what was set. Two connections show it: while another is in a
+    transaction, `one`, which has none, is moved.
     """
-    read = engine.execution_options(isolation_level="AUTOCOMMIT")
-    with read.connect() as one, engine.connect() as other:
+    with one.engine.connect() as other:
         pids = [one.execute(_PID).scalar_one()]
         other.execute(_PID)
         pids.append(one.execute(_PID).scalar_one())

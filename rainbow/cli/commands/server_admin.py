@@ -145,7 +145,7 @@ def _packages(_url: str, _: Settings) -> Iterator[Found]:
 
 
 def _store(url: str, _: Settings) -> Iterator[Found]:
-    from rainbow.store import clusters, file_of, open_store, sqlite
+    from rainbow.store import clusters, file_of, open_store, postgresql, sqlite
     from rainbow.store.migrations.upgrade import is_current
 
     file = file_of(url)
@@ -166,7 +166,8 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
     def standbys() -> list[str]:
         store = open_store(url, existing=True, migrate=False)
         try:
-            return store.trouble()
+            with store.look() as connection:
+                return postgresql.trouble_of(connection)
         finally:
             store.close()
 
