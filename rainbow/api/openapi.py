@@ -81,6 +81,7 @@ HEADERS: dict[str, dict[str, Any]] = {
     "jobs.bid": {"Idempotency-Key": WORD},
     "batch.submit": {"Idempotency-Key": WORD},
     "clusters.register": {"Idempotency-Key": STRONG_KEY},
+    "clusters.delete": {"Idempotency-Key": STRONG_KEY},
     "tokens.mint": {"Idempotency-Key": STRONG_KEY},
     "tokens.rotate": {"Idempotency-Key": STRONG_KEY},
     "reservations.create": {"Idempotency-Key": STRONG_KEY},

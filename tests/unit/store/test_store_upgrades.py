@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ LISTS = {"delta", "tasks", "attempts", "usage_log"}  # columns whose text is a l
 @pytest.fixture(params=KINDS)
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
     """Yield what makes a database without tables."""
-    made: list[str] = []
+    made, files = list[str](), count()
 
     def new() -> str:
         if request.param == "sqlite":
-            return f"sqlite:///{tmp_path / f'{len(made)}.db'}"
+            return f"sqlite:///{tmp_path / f'{next(files)}.db'}"
         made.append(request.getfixturevalue("postgres_server").new_empty_database())
         return made[-1]
 
