@@ -20,7 +20,7 @@ CHANGING = [
     (r"planned for \d\d:\d\d", "planned for TIME"),
     (r"Slurm job \d+", "Slurm job N"),
     (r"oak:\d+", "oak:N"),
-    (r"priority \d+", "priority N"),
+    (r"priority \d+, \d+\w\w of \d+", "priority N, its place"),  # Slurm may not have started the first one yet
     (r"agent \S+ started", "agent NAME started"),
     (r" saved in \S*credentials.json", " saved in credentials.json"),
     (r"requestor +\S+", "requestor NAME"),
