@@ -55,7 +55,7 @@ release: .venv/dev ## wheel, sdist, SBOM and sums in dist/, tried in a fresh env
 docs: .venv/docs ## the site in build/site, a warning is an error; then the examples of the pages are run
 	$(BIN)/python docs/site/reading.py
 	$(BIN)/python docs/site/build.py
-	$(BIN)/pytest -q -n 2 --dist load tests/docs/test_docs.py tests/docs/test_docs_site.py tests/docs/test_docs_blocks.py tests/docs/test_pasted.py tests/docs/test_reading.py tests/docs/test_notebook.py
+	$(BIN)/pytest -q -n 2 --dist load tests/docs/test_docs.py tests/docs/test_docs_site.py tests/docs/test_docs_blocks.py tests/docs/test_docs_slurm.py tests/docs/test_pasted.py tests/docs/test_reading.py tests/docs/test_notebook.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv .venv; }

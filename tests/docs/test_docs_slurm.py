@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import REGISTRATION
 from tests.support.live import rainbow_at
 from tests.support.pages import ROOT, commands, in_a_shell
@@ -35,6 +37,7 @@ def plain(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines()]
 
 
+@pytest.mark.docs  # as every page that is typed; it waits for what Slurm plans
 def test_joining_a_slurm_cluster_works_as_it_is_written(tmp_path: Path, on_slurm: Slurm) -> None:
     assert on_slurm.run("squeue", "-h", "-t", "PD,R") == ""
     shown = "".join(f"$ {command}\n{text}" for command, text in commands(PAGE))
