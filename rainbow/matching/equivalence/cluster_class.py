@@ -161,6 +161,14 @@ class ClusterClass:
         return sums
 
     @cached_property
+    def models(self) -> dict[str, set[str]]:
+        """The models of the vertices of each type; "" is among them where one has none."""
+        models: dict[str, set[str]] = {}
+        for kind in self.closure:
+            models.setdefault(kind.type, set()).add(kind.model)
+        return models
+
+    @cached_property
     def amounts(self) -> dict[str, int]:
         """The amounts of all vertices by type, in base units."""
         sums: dict[str, int] = {}

@@ -281,8 +281,8 @@ def _of_models(request: Request, rooted: ClusterClass) -> Reason | None:
 
 
 def _of_model(part: Resource, rooted: ClusterClass) -> Reason | None:
-    model, models = model_of(part), {kind.model for kind in rooted.closure if kind.type == part.type}
-    if not model or not models or "" in models or model in models:
+    models = rooted.models.get(part.type)
+    if not (model := model_of(part)) or not models or "" in models or model in models:
         return None
     text = f"no {part.type} has model {model:.60}; models here: {', '.join(sorted(models))[:200]}"
     return Reason(Why.TYPE_MISSING, text, part.type, part.count.min, 0)
@@ -320,7 +320,7 @@ def _with_known(request: Request, rooted: ClusterClass, site: Site | None) -> tu
     def known(part: Resource) -> Resource:
         inside = tuple(map(known, part.children))
         model = model_of(part)
-        if model and part.type in rooted.totals and not any(k.model for k in rooted.closure if k.type == part.type):
+        if model and rooted.models.get(part.type) == {""}:
             unknown[f"{part.type} with model {model:.60}: the graph names no model of a {part.type}"] = None
             return replace(part, children=inside, needs=tuple(n for n in part.needs if n.subsystem != CONTAINMENT))
         return replace(part, children=inside) if inside != part.children else part
