@@ -23,7 +23,7 @@ from rainbow.service.core.access import Caller, Callers
 from rainbow.service.jobs.lifecycle import end
 from rainbow.service.placement.refusal import wait_of
 from rainbow.service.placement.submission import Submission
-from rainbow.service.placement.submit import prepare
+from rainbow.service.placement.submit import SubmitTransaction, prepare
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, jobs, reservations
 from rainbow.store.jobs import UnplacedRecord, WaitingJob
@@ -236,8 +236,7 @@ class Bookings:
                 record, entry = jobs.get(connection, job), jobs.get_unplaced(connection, job)
                 if record is None or entry is None:
                     return []
-                who, jobspec = _caller_of(service, connection, entry), jobs.jobspec(connection, job)
-            placement = prepare(service, who, _asked_of(record, entry, jobspec))
+            placement = _prepared(service, record, entry)
             with service.store.read() as connection:
                 return [
                     one
@@ -251,9 +250,7 @@ class Bookings:
 def place_again(service: Service, waiting: JobRecord, kept: UnplacedRecord) -> JobRecord | RainbowError:
     """Try to place a job that waits; return it as it is placed, or why it still waits."""
     try:
-        with service.store.read() as connection:
-            who, jobspec = _caller_of(service, connection, kept), jobs.jobspec(connection, waiting.id)
-        placement = prepare(service, who, _asked_of(waiting, kept, jobspec))
+        placement = _prepared(service, waiting, kept)
         with service.store.read() as connection:
             placement.check_now(connection, waiting.id)
         with service.store.write() as connection:
@@ -263,6 +260,13 @@ def place_again(service: Service, waiting: JobRecord, kept: UnplacedRecord) -> J
             return placement.place(connection, found)
     except RainbowError as fault:
         return fault
+
+
+def _prepared(service: Service, waiting: JobRecord, entry: UnplacedRecord) -> SubmitTransaction:
+    """Match a job that waits, as it is now, against the clusters that it may go to."""
+    with service.store.read() as connection:
+        who, jobspec = _caller_of(service, connection, entry), jobs.jobspec(connection, waiting.id)
+    return prepare(service, who, _asked_of(waiting, entry, jobspec))
 
 
 def _caller_of(service: Service, connection: sa.Connection, kept: UnplacedRecord) -> Caller:
