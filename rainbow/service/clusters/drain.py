@@ -67,8 +67,8 @@ def delete(
                 raise _in_use(name, len(left))
             if not left and clusters.get(connection, record.id):  # a step may have been first
                 _remove(service, connection, record)
-                if call is not None:
-                    call.keep(connection, {"deleted": name})
+            if not left and call is not None:
+                call.keep(connection, {"deleted": name})
         with after_commit("compile"):
             service.compile(name)
     service.tell(changed=True)
