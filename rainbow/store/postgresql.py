@@ -93,8 +93,8 @@ def trouble_of(one: sa.Connection) -> list[str]:
     """Return what an operator should know of the standbys; ConfigError behind a pool of transactions.
 
     A pool of transactions gives a connection another server process from one transaction to the next, and so forgets
-    LISTEN and what was set. Two connections show it: while another is in a
-    transaction, `one`, which has none, is moved.
+    LISTEN and what was set. Two connections show it: while another is in a transaction, `one`, which has none, is
+    moved.
     """
     with one.engine.connect() as other:
         pids = [one.execute(_PID).scalar_one()]
