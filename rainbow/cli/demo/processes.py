@@ -207,6 +207,8 @@ def _start_apart(words: Sequence[str], folder: Path, which: str) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    while running.poll() is None and not _runs(running.pid, folder):
+        time.sleep(0.001)  # a program that has just been loaded has no words yet by which it is known
     return running.pid
 
 
