@@ -59,6 +59,7 @@ enabled = false
 [[operations]]
 include-name = "DELETE /v1/clusters/{{name}}"
 parameters = {{ "path.name" = "elm" }}
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 412, 413, 422, 429]
 
 [[operations]]
 include-path = "/v1/clusters/{{name}}:drain"
