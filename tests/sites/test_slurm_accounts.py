@@ -328,6 +328,7 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     del on_slurm
+    services.require_checkout_of_everybody()
     monkeypatch.setattr(watcher, "GUARDED", 0.0)
     monkeypatch.setattr(bare, "command", partial(bare.command, python="/usr/bin/python3"))  # ours may be root's alone
     identity = Identity("root", users(tmp_path, "users: {ann: nobody}"))

@@ -19,6 +19,7 @@ from rainbow.agent.executors import isolation
 from rainbow.agent.executors.keeper import word_of
 from rainbow.agent.executors.keeper_client import SupervisedExecutor
 from rainbow.agent.executors.run import Ended, Result, Run
+from tests.support import services
 
 PATH = {"PATH": os.environ["PATH"]}
 ROOT = Path(__file__).parents[3]
@@ -102,6 +103,7 @@ with tempfile.TemporaryDirectory() as made:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 def test_a_task_of_a_plain_user_finds_as_little() -> None:
+    services.require_checkout_of_everybody()
     python = shutil.which(f"python{sys.version_info.major}.{sys.version_info.minor}", path="/usr/bin")
     if python is None:
         pytest.skip("the interpreter of this environment is root's alone, and the system has none of its version")
