@@ -21,12 +21,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 import uvicorn
@@ -35,8 +35,8 @@ from werkzeug.routing import BaseConverter, PathConverter
 
 from rainbow import page, process_secrets
 from rainbow.api import problems
-from rainbow.api.connections import Connection
-from rainbow.api.front import Front
+from rainbow.api.connections import Connection, Gone, until_gone
+from rainbow.api.front import LIVE, Front, answer_to, answer_with
 from rainbow.api.openapi import openapi
 from rainbow.api.places import Places
 from rainbow.api.rate_limit import pace
@@ -142,6 +142,7 @@ def without_password(database: str) -> str:
 
 PR_SET_PDEATHSIG = 1
 EACH = 10.0  # seconds between two lines of the log about a database that is away
+AGAIN = 1.0  # seconds between two tries to reach it
 FREED = 10.0  # seconds to wait for an address that is in use
 GRACE = 20  # seconds that running requests get when the server stops
 TURN = 0.0005  # seconds that a thread computes before another has its turn, where Python would take ten times that
@@ -149,6 +150,7 @@ QUEUE = 4_096  # connections that the kernel holds until they are accepted
 BACKLOG = 128  # of them, accepted before something else has its turn
 OWN_FILES = 512  # descriptors kept for the store, threads and programs
 log = structlog.get_logger("rainbow.server")
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
@@ -181,28 +183,83 @@ def serve(
     tls_of(settings.server)
     workers = settings.server.workers
     check_workers(workers, database)
-    is_sound = _when_there(database, settings, config)  # what cannot be opened is said before anything is served
     with listener_at(host, port) as listener, _figures(workers) as figures:
+        # what cannot be opened is said before anything is served
+        check = partial(check_service, database, settings, config)
+        is_sound = wait_for_database(database, check, listener, partial(uvicorn_config, settings))
         scheme = "https" if settings.server.certificate else "http"
         url, named = f"{scheme}://{host}:{port}", without_password(database)
         log.info("serving", url=url, database=named, scheduler=scheduler, workers=workers)
-        told = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures, is_sound)
-        Supervisor(partial(_start_worker, told, listener), GRACE + 5, workers).run()
+        served = Served(database, config, scheduler, os.getpid(), process_secrets.hand_over(), figures, is_sound)
+        Supervisor(partial(_start_worker, served, listener), GRACE + 5, workers).run()
 
 
-def _when_there(database: str, settings: Settings, config: str | None) -> bool:
-    """Check the service; wait for a database of others that is away, as one that has no leader yet."""
-    said = float("-inf")
-    while True:
-        try:
-            return check_service(database, settings, config)
-        except Unavailable as trouble:
-            if file_of(database) is not None:
-                raise
-            if time.monotonic() >= said + EACH:
-                said = time.monotonic()
-                log.warning("waiting-for-database", cause=str(trouble))
-        time.sleep(1)
+# ── a PostgreSQL that is away, or has no leader yet ──
+
+
+class NotYet:
+    """An ASGI application that answers 503 with the cause to everything but /livez."""
+
+    def __init__(self, trouble: Unavailable) -> None:
+        self.trouble = trouble
+
+    async def __call__(self, scope: dict[str, Any], receive: object, send: Callable[[Any], Any]) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            is_live = scope["path"] == "/livez" and scope["method"] in ("GET", "HEAD")
+            with suppress(Gone):
+                answer = LIVE if is_live else answer_to(self.trouble)
+                await answer_with(until_gone(scope, send), answer, scope["headers"])
+
+
+def wait_for_database(
+    database: str,
+    attempt: Callable[[], Opened],
+    listener: socket.socket | None = None,
+    served: Callable[[NotYet], uvicorn.Config] | None = None,
+) -> Opened:
+    """Return what `attempt` returns once the database of others is there; nobody else makes a SQLite file better.
+
+    Requests on `listener` are answered meanwhile, as `served` says.
+    """
+    try:
+        return attempt()
+    except Unavailable as trouble:
+        if file_of(database) is not None:
+            raise
+        application = NotYet(trouble)
+    with _answering(application, listener, served):
+        reported = float("-inf")
+        while True:
+            if time.monotonic() >= reported + EACH:
+                reported = time.monotonic()
+                log.warning("waiting-for-database", cause=str(application.trouble))
+            time.sleep(AGAIN)
+            try:
+                return attempt()
+            except Unavailable as trouble:
+                application.trouble = trouble
+
+
+@contextmanager
+def _answering(
+    application: NotYet, listener: socket.socket | None, served: Callable[[NotYet], uvicorn.Config] | None
+) -> Iterator[None]:
+    """Answer on the listener until the block is left, and leave the listener open for those who serve next."""
+    if listener is None or served is None:
+        yield
+        return
+    server = uvicorn.Server(served(application))
+    thread = threading.Thread(target=server.run, args=([listener.dup()],), name="not-yet", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()  # before a worker is made: a fork copies no thread, but the locks that one holds
+
+
+# ── what the parent needs ──
 
 
 def check_workers(workers: int, database: str) -> None:
@@ -251,10 +308,10 @@ def _bound(host: str, port: int) -> socket.socket:
     return made
 
 
-def _start_worker(told: Served, listener: socket.socket, place: int) -> Any:
+def _start_worker(served: Served, listener: socket.socket, place: int) -> Any:
     # the parent has read all modules, runs one thread and keeps no store open: a copy of it serves at once
     context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    made = context.Process(target=work, args=(told, listener, place), name="rainbow-worker")
+    made = context.Process(target=work, args=(served, listener, place), name="rainbow-worker")
     made.start()
     return made
 
@@ -296,20 +353,21 @@ class _Server(uvicorn.Server):
             each.listen(QUEUE)  # the event loop has set it to what it accepts at once
 
 
-def work(told: Served, listener: socket.socket, place: int) -> None:
+def work(served: Served, listener: socket.socket, place: int) -> None:
     """Serve in this process, which the parent has started for it."""
     for each, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         signal.signal(each, usual)  # not what they mean to the parent
-    _die_with(told.parent)
+    _die_with(served.parent)
     # a submit gives its turn away at every statement: beside four hard searches it took 330 ms, now 52
     sys.setswitchinterval(TURN)
-    process_secrets.take_over(told.secrets)
-    settings = read_config(told.config) if told.config else Settings()
+    process_secrets.take_over(served.secrets)
+    settings = read_config(served.config) if served.config else Settings()
     log_to_stderr(settings.server.log)
-    service = open_service(told.database, settings, told.config, is_sound=told.is_sound)
+    opened = partial(open_service, served.database, settings, served.config, is_sound=served.is_sound)
+    service = wait_for_database(served.database, opened, listener, partial(uvicorn_config, settings))
     app = create_app(service)
-    share(told.figures, place)
-    start(service, told.config, settings, scheduler=told.scheduler)
+    share(served.figures, place)
+    start(service, served.config, settings, scheduler=served.scheduler)
     follow(service)
     # what was made of the store stays: collecting garbage need not go through all of it again and again
     gc.collect()
@@ -371,7 +429,8 @@ def schedule(database: str, config: str | None) -> None:
     process_secrets.forget()
     settings = read_config(config) if config else Settings()
     log_to_stderr(settings.server.log)
-    service = open_service(database, settings, config, existing=True)  # `serve` makes one
+    opened = partial(open_service, database, settings, config, existing=True)  # `serve` makes one
+    service = wait_for_database(database, opened)
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())

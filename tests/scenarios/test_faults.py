@@ -160,14 +160,29 @@ def test_postgresql_restarted_under_load_is_503_and_then_goes_on(tmp_path: Path,
         processes.end()
 
 
-def test_a_server_started_while_postgresql_is_away_waits_for_it(tmp_path: Path, own_postgres: Postgres) -> None:
+def test_a_server_started_while_postgresql_is_away_says_so_until_it_serves(
+    tmp_path: Path, own_postgres: Postgres
+) -> None:
     processes, port = Processes(tmp_path, own_postgres.new_database()), free_port()
     own_postgres.stop()
+    url = f"http://127.0.0.1:{port}"
     try:
-        processes.start("serve", "--port", str(port))
-        until(lambda: any("waiting-for-database" in path.read_text() for path in tmp_path.glob("*serve.log")))
+        processes.start("serve", "--port", str(port), "--no-scheduler")
+        processes.start("scheduler")
+        until(lambda: all("waiting-for-database" in path.read_text() for path in tmp_path.glob("*.log")))
+        answers = httpx.get(f"{url}/readyz"), httpx.post(f"{url}/v1/jobs", json=SPEC)
+        for answer in answers:
+            assert (answer.status_code, answer.json()["outcome"]) == (503, "none")
+            assert int(answer.headers["Retry-After"]) > 0
+            assert "database" in answer.json()["detail"]
+        assert httpx.get(f"{url}/livez").status_code == 200
         own_postgres.start()
-        until(Client(f"http://127.0.0.1:{port}", tries=1).ready)
+        until(Client(url, tries=1).ready)
+        oak = register(url, grid(4, 2))
+        processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=oak["secret"])
+        with Load(url, oak["token"], 1) as load:
+            until(lambda: len(load.acknowledged) > 2)
+        until(lambda: len(list(Client(url, oak["token"]).all_jobs(state="COMPLETED"))) > 2)
         assert "Traceback" not in "".join(path.read_text() for path in tmp_path.glob("*serve.log"))
     finally:
         processes.end()
