@@ -10,7 +10,7 @@ from heapq import nsmallest
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from rainbow.errors import PolicyError, TryLater
+from rainbow.errors import PolicyError, TryLater, Unavailable
 from rainbow.plugins import PluginFault, UnknownPlugin
 from rainbow.scheduling import diagram, plan_diagram
 from rainbow.scheduling.interface import Order
@@ -36,6 +36,8 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     fault = service.faults.get(record.id)
     try:
         decided = plan_only(service, record)
+    except Unavailable:  # without a database there are no figures, and none is not the answer to how many
+        raise
     except TryLater:  # its step does not come back: the fault says where it is
         decided, fault = None, service.faults.get(record.id)
     except (PolicyError, PluginFault, UnknownPlugin) as unusable:  # or settings that a version of before took

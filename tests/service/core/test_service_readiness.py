@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
+from rainbow.errors import Unavailable
 from rainbow.service.core.readiness import Readiness
 from tests.conftest import Api, Clock
 
@@ -62,3 +63,15 @@ def test_damage_that_a_long_look_has_shown_is_said(api: Api, clock: Clock) -> No
     code, answer = ready(api)
     assert code == 503
     assert "store s.db is damaged: row 7 missing" in str(answer)
+
+
+def test_without_a_database_a_cluster_has_no_figures_but_a_503(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    oak = api.register()
+    path = "/v1/clusters/oak/scheduler"
+    assert "idle" in api.good("GET", path, None, oak.secret)["figures"]
+
+    def away(*_: Any) -> None:
+        raise Unavailable("the database is away")
+
+    monkeypatch.setattr("rainbow.service.scheduler.step.take_snapshot", away)
+    assert api.problem(503, "unavailable", "GET", path, None, oak.secret)["outcome"] == "none"
