@@ -31,6 +31,8 @@ IDLE = 10  # seconds in a transaction without a statement
 LOCK = 30  # seconds to wait for a lock
 CONNECT = 5  # seconds to connect
 TIMED_OUT = ("25P03", "25P04")  # of a transaction that was idle, or open, for too long
+TTL = 20  # seconds after which Patroni replaces a leader, as docs/high-availability.md sets it
+PAST_TTL = 20  # seconds more until agents are heard again, in the worst of the failovers that were measured
 TRUSTED = 1.0  # seconds that a connection was just used: it is not asked whether it still answers
 
 
@@ -89,7 +91,20 @@ def standby_warnings(rows: Iterable[tuple[str, str | None]]) -> list[str]:
     return [said[state].format(name) for name, state in rows if state in said]
 
 
-def trouble_of(one: sa.Connection) -> list[str]:
+def lease_warnings(lease: float) -> list[str]:
+    """Name a lease that may end while a failover goes on: its tasks start again, although they have ended well.
+
+    >>> lease_warnings(60.0)
+    []
+    >>> lease_warnings(12.0)
+    ['scheduler.lease is 12 s: tasks may run twice after a failover; set ttl of Patroni + 20 s, 40 s with ttl 20']
+    """
+    advised = TTL + PAST_TTL
+    advice = f"tasks may run twice after a failover; set ttl of Patroni + {PAST_TTL} s, {advised} s with ttl {TTL}"
+    return [f"scheduler.lease is {lease:g} s: {advice}"] if lease < advised else []
+
+
+def trouble_of(one: sa.Connection, lease: float) -> list[str]:
     """Return what an operator should know of the standbys; ConfigError behind a pool of transactions.
 
     A pool of transactions gives a connection another server process from one transaction to the next, and so forgets
@@ -107,7 +122,8 @@ def trouble_of(one: sa.Connection) -> list[str]:
                 "connect to PostgreSQL itself, or use pool_mode = session"
             )
         rows = one.exec_driver_sql("SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1")
-        return standby_warnings((name, state) for name, state in rows)
+        standbys = [(name, state) for name, state in rows]
+        return [*standby_warnings(standbys), *(lease_warnings(lease) if standbys else [])]
 
 
 _PID = sa.text("SELECT pg_backend_pid()")

@@ -144,7 +144,7 @@ def _packages(_url: str, _: Settings) -> Iterator[Found]:
         yield ("package", "warning", f"{names} installs a package named rainbow, too; run: pip uninstall {names}")
 
 
-def _store(url: str, _: Settings) -> Iterator[Found]:
+def _store(url: str, settings: Settings) -> Iterator[Found]:
     from rainbow.store import clusters, file_of, open_store, postgresql, sqlite
     from rainbow.store.migrations.upgrade import is_current
 
@@ -167,7 +167,7 @@ def _store(url: str, _: Settings) -> Iterator[Found]:
         store = open_store(url, existing=True, migrate=False)
         try:
             with store.look() as connection:
-                return postgresql.trouble_of(connection)
+                return postgresql.trouble_of(connection, settings.lease)
         finally:
             store.close()
 

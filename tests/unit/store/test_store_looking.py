@@ -132,7 +132,7 @@ def test_a_database_without_pool_and_standby_has_no_trouble(store: Store) -> Non
     if not store.many_processes:
         pytest.skip("a file has neither")
     with store.look() as connection:
-        assert postgresql.trouble_of(connection) == []
+        assert postgresql.trouble_of(connection, 12) == []
 
 
 def test_a_database_that_goes_away_while_it_is_looked_at_is_unavailable(store: Store) -> None:
@@ -143,7 +143,7 @@ def test_a_database_that_goes_away_while_it_is_looked_at_is_unavailable(store: S
     def look() -> None:
         with store.look() as connection:
             connection.engine = away
-            postgresql.trouble_of(connection)
+            postgresql.trouble_of(connection, 60)
 
     with pytest.raises(Unavailable):
         look()
