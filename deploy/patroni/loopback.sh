@@ -1,16 +1,17 @@
 #!/bin/bash
-# loopback.sh FOLDER: start etcd and two PostgreSQL under Patroni on 127.0.0.1, as root on Debian 12, for tests.
+# loopback.sh FOLDER [start|crash|stop]: etcd and two PostgreSQL under Patroni on 127.0.0.1, as root on Debian 12, for tests.
 #
 #   apt-get install patroni etcd-server postgresql-15
-#   deploy/patroni/loopback.sh /tmp/patroni     # prints the URL for Rainbow once there is a leader and a standby
+#   deploy/patroni/loopback.sh /tmp/patroni           # starts what does not run; prints the URL once a leader has a standby
+#   deploy/patroni/loopback.sh /tmp/patroni crash     # kills the leader and its Patroni by -9; prints its name
 #   deploy/patroni/loopback.sh /tmp/patroni stop
 #
-# FOLDER gets configuration, data, logs and process ids. PORT (default 15430) is the first of seven ports that are used.
+# FOLDER gets configuration, data, logs and process ids. PORT (default 15430) is the first of six ports that are used.
 set -euo pipefail
 
-folder=${1:?usage: loopback.sh FOLDER [stop]}
+folder=${1:?usage: loopback.sh FOLDER [start|crash|stop]}
 port=${PORT:-15430}
-etcd=$((port + 4)) peer=$((port + 5))
+both=$port,$((port + 1)) etcd=$((port + 4)) peer=$((port + 5))
 
 stop() {
     local file
@@ -25,22 +26,40 @@ stop() {
     done
 }
 
-if [ "${2:-}" = stop ]; then
-    stop
-    exit
-fi
+runs() { [ -e "$folder/$1.pid" ] && kill -0 "$(cat "$folder/$1.pid")" 2>/dev/null; }
 
-for file in "$folder"/*.pid; do
-    if [ -e "$file" ] && kill -0 "$(cat "$file")" 2>/dev/null; then
-        echo "it runs already in $folder; stop it first: loopback.sh $folder stop" >&2
-        exit 1
-    fi
-done
 [ "$(id -u)" = 0 ] || { echo "loopback.sh must run as root: it starts PostgreSQL as the user postgres" >&2; exit 1; }
-for program in etcd patroni runuser; do
+for program in etcd patroni setpriv; do
     command -v $program >/dev/null || { echo "$program is not installed: apt-get install patroni etcd-server" >&2; exit 1; }
 done
 binaries=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
+
+crash() { # as a machine that loses its power: nothing is flushed, nobody is told
+    local name postgres
+    for number in 1 2; do
+        name=db$number
+        postgres=$(head -1 "$folder/$name/data/postmaster.pid" 2>/dev/null) || continue
+        [ "$(ask "$((port + number - 1))" postgres "SELECT pg_is_in_recovery()")" = f ] || continue
+        kill -9 "$(cat "$folder/$name.pid")" "$postgres" $(pgrep -P "$postgres")
+        rm "$folder/$name.pid"
+        echo $name
+        return
+    done
+    echo "no leader runs in $folder" >&2
+    return 1
+}
+
+ask() { # PORTS DATABASE STATEMENT
+    local hosts=127.0.0.1:${1/,/,127.0.0.1:}
+    "$binaries/psql" -XAtq "postgresql://postgres:$(cat "$folder/passwords/rainbow")@$hosts/$2?target_session_attrs=read-write&connect_timeout=2" -c "$3" 2>/dev/null
+}
+
+case ${2:-start} in
+    start) ;;
+    crash) crash; exit ;;
+    stop) stop; exit ;;
+    *) echo "usage: loopback.sh FOLDER [start|crash|stop]" >&2; exit 2 ;;
+esac
 
 mkdir -p "$folder"
 chmod 755 "$folder"
@@ -50,9 +69,10 @@ password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 [ -e passwords/rainbow ] || (umask 077; echo "$password" > passwords/rainbow)
 password=$(cat passwords/rainbow)
 
-as_postgres() { # NAME COMMAND...: in the background, its log and process id beside the data
+as_postgres() { # NAME COMMAND...: in the background unless it runs, its log and process id beside the data
     local name=$1
     shift
+    ! runs "$name" || return 0
     setsid setpriv --reuid=postgres --regid=postgres --init-groups env -i PATH="$binaries:$PATH" HOME="$folder" LANG=C.UTF-8 "$@" \
         >>"$folder/$name.log" 2>&1 </dev/null &
     echo $! >"$folder/$name.pid"
@@ -97,16 +117,13 @@ done
 
 states=sync
 [ "${SYNCHRONOUS:-true}" = true ] || states=sync,async
-url="postgresql://postgres:$password@127.0.0.1:$port,127.0.0.1:$((port + 1))"
-ask() { "$binaries/psql" -XAtq "$url/$1?target_session_attrs=read-write&connect_timeout=2" -c "$2" 2>/dev/null; }
 for ((second = 0; second < ${SECONDS_TO_START:-90}; second++)); do
-    if [ "$(ask postgres "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = ANY('{$states}')")" = 1 ]; then
-        [ "$(ask postgres "SELECT 1 FROM pg_database WHERE datname = 'rainbow'")" = 1 ] || ask postgres "CREATE DATABASE rainbow"
-        echo "$url/rainbow?target_session_attrs=read-write"
+    if [ "$(ask "$both" postgres "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = ANY('{$states}')")" = 1 ]; then
+        [ "$(ask "$both" postgres "SELECT 1 FROM pg_database WHERE datname = 'rainbow'")" = 1 ] || ask "$both" postgres "CREATE DATABASE rainbow"
+        echo "postgresql://postgres:$password@127.0.0.1:$port,127.0.0.1:$((port + 1))/rainbow?target_session_attrs=read-write"
         exit
     fi
     sleep 1
 done
 echo "no leader with a standby within ${SECONDS_TO_START:-90} s; see $folder/*.log" >&2
-stop
 exit 1

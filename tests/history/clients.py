@@ -219,7 +219,7 @@ def looking(voice: Voice) -> None:
     voice.ask("get-state", {"cluster": cluster}, request, secret, _variables)
     asked = {"cluster": cluster, "total": CORES}
     request = ("GET", f"/v1/clusters/{cluster}/scheduler", None)
-    voice.ask("figures", asked, request, secret, lambda answer: {"free": answer["figures"]["idle"]})
+    voice.ask("figures", asked, request, secret, lambda answer: {"free": answer["figures"].get("idle")})
 
 
 def _variables(answer: Any) -> Any:

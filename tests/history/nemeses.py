@@ -18,7 +18,8 @@ import httpx
 import psutil
 
 from tests.history.clients import TIMEOUT, Notebook, Voice, World
-from tests.history.places import Place
+from tests.history.patroni import TTL
+from tests.history.places import Place, until_ready
 
 LONGEST_PAUSE = 15.0  # seconds
 WRONG = (30.0, -30.0, 3_600.0, -3_600.0, 3 * 86_400.0, 400 * 86_400.0)  # seconds by which a clock is set wrong
@@ -26,6 +27,7 @@ BETWEEN = 20  # answers between two acts of one nemesis, at least
 BATCH, BATCHERS = 1_000, 4
 BODY, BODIES = 14_000_000, 12
 SILENT = 20
+FOLLOWED = 60.0  # seconds beyond ttl in which servers must be ready again, while other nemeses act, too
 
 
 class Refused(Exception):
@@ -132,11 +134,11 @@ def clock(nemesis: Nemesis) -> str:
 
 def full(nemesis: Nemesis) -> str:
     """Let no file of the database grow: what a full disk is to whoever writes."""
-    postgres = nemesis.place.postgres
-    if postgres is not None:
-        postgres.limit_files("1048576")
+    database = nemesis.place.postgres or nemesis.place.patroni
+    if database is not None:
+        database.limit_files("1048576")
         nemesis.wait(4)
-        postgres.limit_files("unlimited")
+        database.limit_files("unlimited")
         return "PostgreSQL"
     largest = max(file.stat().st_size for file in nemesis.place.files)
     limited = []
@@ -167,6 +169,18 @@ def pg(nemesis: Nemesis) -> str:
     return "restarted"
 
 
+def failover(nemesis: Nemesis) -> str:
+    """Kill the leader as a loss of power does; let it come back as the standby of the one that followed."""
+    patroni = nemesis.place.patroni
+    assert patroni is not None
+    name, began = patroni.crash(), time.monotonic()
+    time.sleep(1.5)  # what a server says of its database may be a second old
+    until_ready(list(nemesis.place.readers.values()), TTL + FOLLOWED)
+    took = time.monotonic() - began
+    patroni.start()
+    return f"{name} was followed after {took:.1f} s"
+
+
 ACTS: Mapping[str, Callable[[Nemesis], str]] = {
     "kill": kill,
     "pause": pause,
@@ -174,19 +188,17 @@ ACTS: Mapping[str, Callable[[Nemesis], str]] = {
     "clock": clock,
     "full": full,
     "pg": pg,
+    "failover": failover,
 }
+ONLY = {"pg": "postgresql", "failover": "patroni"}  # the topology that a nemesis needs
 
 
 def check_nemesis(kind: str, topology: str) -> None:
     """Refuse what there is not, in words."""
-    if kind == "failover":  # a topology of its own, whose nemesis kills the leader of a PostgreSQL that has a standby
-        raise Refused(
-            "failover needs a PostgreSQL with a standby under Patroni, which make jepsen does not start yet"
-        )
-    if kind == "pg" and topology != "postgresql":
-        raise Refused(f"pg needs PostgreSQL; the topology is {topology}")
+    if kind in ONLY and topology != ONLY[kind]:
+        raise Refused(f"{kind} needs STORE={ONLY[kind]}; the topology is {topology}")
     if kind not in (*ACTS, "neighbors"):
-        raise Refused(f"nemesis {kind} not found; there are {', '.join([*ACTS, 'failover', 'neighbors'])}")
+        raise Refused(f"nemesis {kind} not found; there are {', '.join([*ACTS, 'neighbors'])}")
 
 
 # ── neighbors ──

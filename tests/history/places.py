@@ -1,4 +1,4 @@
-"""What is put to the test: `rainbow` processes on SQLite, on PostgreSQL, or behind a router, each of them real."""
+"""What is put to the test: real `rainbow` processes on SQLite, PostgreSQL, Patroni or behind a router."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import psutil
 
 from tests.conftest import ADMIN, REGISTRATION
 from tests.history.line import Line
+from tests.history.patroni import Patroni, patroni
 from tests.support.keepers import end_of_marked, keepers
 from tests.support.ports import free_port
 from tests.support.postgres import Postgres, postgres
@@ -114,6 +115,7 @@ class Place:
     streams: dict[str, str] = field(default_factory=dict)  # {events that are numbered together: their query}
     files: list[Path] = field(default_factory=list)  # of SQLite
     postgres: Postgres | None = None
+    patroni: Patroni | None = None
 
     def member(self, name: str, kind: str, *arguments: str, **environment: str) -> Member:
         """Add a process and start it."""
@@ -190,7 +192,16 @@ def _sqlite(place: Place, stack: ExitStack) -> None:
 def _postgresql(place: Place, stack: ExitStack) -> None:
     """Two servers and two schedulers on one database."""
     place.postgres = stack.enter_context(postgres(durable=True))
-    database = place.postgres.new_empty_database()
+    _on_one_database(place, stack, place.postgres.new_empty_database())
+
+
+def _patroni(place: Place, stack: ExitStack) -> None:
+    """Two servers and two schedulers on a database that has a standby."""
+    place.patroni = stack.enter_context(patroni())
+    _on_one_database(place, stack, place.patroni.url)
+
+
+def _on_one_database(place: Place, stack: ExitStack, database: str) -> None:
     for name in ("one", "two"):
         place.readers[name], door = _serve(place, stack, name, database, "--no-scheduler")
         place.doors.append(door)
@@ -223,6 +234,7 @@ def _router(place: Place, stack: ExitStack) -> None:
 TOPOLOGIES: Mapping[str, Callable[[Place, ExitStack], None]] = {
     "sqlite": _sqlite,
     "postgresql": _postgresql,
+    "patroni": _patroni,
     "router": _router,
 }
 

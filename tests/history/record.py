@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from tests.history.clients import CORES, RETRIES, Follower, Notebook, World
 from tests.history.model import History
 from tests.history.nemeses import Refused, check_nemesis
 from tests.history.places import ROOT, TOPOLOGIES, Place, place_of, until_ready
+from tests.support import services
 
 DEFAULT = "kill,pause,cut,clock,neighbors"
 CLUSTERS = ("oak", "elm")
@@ -100,6 +102,8 @@ def calm(place: Place) -> None:
     """Put everything right: sound lines, right clocks, all processes at work."""
     for line in place.lines:
         line.bad = 0.0
+    if place.patroni is not None:
+        place.patroni.start()
     for member in place.members:
         with member.lock:
             member.set_clock(0.0)
@@ -277,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nemesis", default=DEFAULT)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "history")
     options = parser.parse_args(arguments)
-    stores = list(TOPOLOGIES) if options.store == "all" else options.store.split(",")
+    stores = all_there() if options.store == "all" else options.store.split(",")
     kinds = [kind for kind in options.nemesis.split(",") if kind]
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     try:
@@ -296,6 +300,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(text, flush=True)
         codes.append(code)
     return 1 if 1 in codes else max(codes)
+
+
+def all_there() -> list[str]:
+    """Return the topologies that can be had here; say why the others cannot."""
+    reason = services.missing("Patroni") or ("" if os.getuid() == 0 else "it is started by root")
+    if reason:
+        print(f"patroni is left out: {reason}", file=sys.stderr)
+    return [each for each in TOPOLOGIES if not (reason and each == "patroni")]
 
 
 def judged(file: Path) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.history import patroni
 from tests.history.record import judged, main, record
 from tests.support import services
 
@@ -21,11 +22,14 @@ def test_short_history_of_sqlite_every_rule_holds(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("topology", ["sqlite", "postgresql", "router"])
+@pytest.mark.parametrize("topology", ["sqlite", "postgresql", "patroni", "router"])
 def test_a_minute_with_every_nemesis_every_rule_holds(topology: str, tmp_path: Path) -> None:
     if topology == "postgresql":
         services.require("PostgreSQL")
     kinds = ["kill", "pause", "cut", "clock", "neighbors"]
+    if topology == "patroni":
+        patroni.require()
+        kinds = ["kill", "pause", "cut", "clock", "full", "failover"]
     code, text = judged(record(topology, SECONDS, 1, kinds, tmp_path / "history.jsonl"))
     assert code == 0, text
 
@@ -33,10 +37,10 @@ def test_a_minute_with_every_nemesis_every_rule_holds(topology: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--nemesis", "failover"], "failover needs a PostgreSQL with a standby under Patroni"),
-        (["--nemesis", "pg", "--store", "sqlite"], "pg needs PostgreSQL; the topology is sqlite"),
+        (["--nemesis", "failover"], "failover needs STORE=patroni; the topology is sqlite"),
+        (["--nemesis", "pg", "--store", "sqlite"], "pg needs STORE=postgresql; the topology is sqlite"),
         (["--nemesis", "quake"], "nemesis quake not found; there are kill, "),
-        (["--store", "oracle"], "store oracle not found; there are sqlite, postgresql, router, all"),
+        (["--store", "oracle"], "store oracle not found; there are sqlite, postgresql, patroni, router, all"),
     ],
 )
 def test_nemesis_or_store_that_there_is_not_is_refused_in_words(

@@ -27,3 +27,16 @@ def free_ports(count: int) -> list[int]:
             probe.bind(("127.0.0.1", port))
             found += [port] if port not in found else []
     return found
+
+
+def free_block(count: int) -> int:
+    """Return the first of so many ports one after the other on which nobody listens."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first

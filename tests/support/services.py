@@ -32,6 +32,7 @@ class Wanted:
     told_by: str = ""  # the environment variable that names a folder of the programs
     must: bool = True  # be there in CI
     instead: tuple[str, ...] = ()  # programs that do as well where the others cannot be had
+    on_demand: bool = False  # installed by whoever runs a campaign that wants it, and not by each `make test`
 
     def runs(self) -> str:
         """Return the path of the first program that is there; an empty text if none is."""
@@ -72,6 +73,12 @@ SERVICES = {
         programs=("sge_qmaster", "sge_execd", "qsub", "qconf"),
         folders=("/usr/lib/gridengine",),
         must=False,
+    ),
+    "Patroni": Wanted(
+        packages=("patroni", "etcd-server", "postgresql"),
+        programs=("patroni", "etcd", "setpriv", "pgrep"),
+        must=False,
+        on_demand=True,
     ),
     "sudo": Wanted(packages=("sudo",), programs=("sudo", "unshare", "setpriv"), must=False),
     "Chromium": Wanted(
@@ -133,7 +140,7 @@ def _install(packages: list[str]) -> str:
 
 def main() -> int:
     """Install what is missing; a failure only where CI is set."""
-    lacking = {name: wanted for name, wanted in SERVICES.items() if wanted.absent()}
+    lacking = {name: wanted for name, wanted in SERVICES.items() if not wanted.on_demand and wanted.absent()}
     if not lacking:
         return 0
     print(f"installing {', '.join(lacking)} for the tests", flush=True)
