@@ -218,9 +218,9 @@ def wait_for_database(
     listener: socket.socket | None = None,
     served: Callable[[NotYet], uvicorn.Config] | None = None,
 ) -> Opened:
-    """Return what `attempt` returns once the database of others is there; nobody else makes a SQLite file better.
+    """Return what `attempt` returns once the database is there.
 
-    Requests on `listener` are answered meanwhile, as `served` says.
+    A SQLite file is not waited for: no other process mends it. Requests on `listener` are answered meanwhile, as `served` says.
     """
     try:
         return attempt()

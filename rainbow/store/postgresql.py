@@ -92,7 +92,7 @@ def standby_warnings(rows: Iterable[tuple[str, str | None]]) -> list[str]:
 
 
 def lease_warnings(lease: float) -> list[str]:
-    """Name a lease that may end while a failover goes on: its tasks start again, although they have ended well.
+    """Name a lease that may end during a failover: tasks that ended well would run again.
 
     >>> lease_warnings(60.0)
     []

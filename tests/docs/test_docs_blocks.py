@@ -120,6 +120,15 @@ def entry_points(text: str) -> None:
         raise NotRead(text)
 
 
+def patroni(text: str) -> None:
+    """Compare a configuration of Patroni with what the loopback script writes, which tests start."""
+    script = (ROOT / "deploy" / "patroni" / "loopback.sh").read_text()
+    written = yaml.safe_load(re.sub(r"\$\{\w+:-(\w+)\}", r"\1", script.split("<<YAML\n")[1].split("\nYAML")[0]))
+    document = yaml.safe_load(text)
+    if document["bootstrap"] != written["bootstrap"] or document.keys() != written.keys():
+        raise NotRead(written["bootstrap"])
+
+
 def void(_: object) -> None:
     """Forget what was read."""
 
@@ -145,6 +154,7 @@ READERS: Mapping[str, list[Callable[[str], None]]] = {
     "dependencies.md": [jobspec, dependencies],
     "fair-share.md": [settings("fair_share"), jobspec],
     "first-department.md": [config],
+    "high-availability.md": [patroni],
     "importing.md": [entry_points],
     "joining.md": [jobspec],
     "jobspec.md": [jobspec] * 10,
