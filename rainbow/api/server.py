@@ -220,7 +220,8 @@ def wait_for_database(
 ) -> Opened:
     """Return what `attempt` returns once the database is there.
 
-    A SQLite file is not waited for: no other process mends it. Requests on `listener` are answered meanwhile, as `served` says.
+    A SQLite file is not waited for: no other process mends it. Meanwhile requests on `listener` are answered as
+    `served` says.
     """
     try:
         return attempt()
