@@ -42,8 +42,8 @@ def accounting() -> None:
                 costs[name].append(_submits(service))
         base = median(costs["none"])
         heading("a submit, microseconds", "accounts", "CPU", "ratio (<= 1.1)")
-        for name, found in costs.items():
-            row(name, median(found), f"{median(found) / base:.3f}")
+        for name, result in costs.items():
+            row(name, median(result), f"{median(result) / base:.3f}")
         _usage(services["none"])
 
 

@@ -90,7 +90,7 @@ class Trial:
 
     def _forecast(self, one: Arrival) -> None:
         view = replace(self.site.virtual.view(), census=None)
-        waits = {job: told for job, told in self.told.items() if job not in self.site.virtual.spans}
+        waits = {job: answer for job, answer in self.told.items() if job not in self.site.virtual.spans}
         late = {job: (at, said.planned) for job, (at, said, _) in waits.items() if said.planned < one.submit}
         past = [1.0 for _, said, typical in waits.values() if typical and said.high < one.submit]
         missed = [*self.missed, *past]  # as the server does
@@ -137,9 +137,9 @@ class TurnedOut:
     bias: float
 
     def __str__(self) -> str:
-        told = f"{self.forecasts} forecasts, {self.counted} with bands of 30 scores or more"
+        text = f"{self.forecasts} forecasts, {self.counted} with bands of 30 scores or more"
         ways = f"{self.inside:.0%} inside the 80 % band, {self.near:.0%} within a factor of 2"
-        return f"{told}: {ways}, bias {self.bias:+.2f}"
+        return f"{text}: {ways}, bias {self.bias:+.2f}"
 
 
 def read(path: Path, jobs: int, pace: float, inflate: float, site: str, after: int = 0) -> Iterator[Arrival]:
@@ -209,8 +209,13 @@ def _turning_out(folder: Path, trials: Iterable[Any]) -> None:
         for policy, settings in governed.items():
             trial = Trial(fitting, cores, Governed(policy, settings))
             trial.run()
-            found = trial.turned_out()
-            row(name[:12], policy, found.counted, *(f"{one:.2f}" for one in (found.inside, found.near, found.bias)))
+            turned_out = trial.turned_out()
+            row(
+                name[:12],
+                policy,
+                turned_out.counted,
+                *(f"{one:.2f}" for one in (turned_out.inside, turned_out.near, turned_out.bias)),
+            )
 
 
 def predicting(folder: Path = TRACES) -> None:
@@ -227,9 +232,9 @@ def predicting(folder: Path = TRACES) -> None:
         while ends and ends[0][0] <= one.submit:
             learned.ended(*heappop(ends)[1:])
         heappush(ends, (one.submit + one.run, one.id, one.run))
-        told = length_of(Known(learned.recent), learned._key(one.id), one.limit).seconds, one.limit
-        errors.append((abs(told[0] - one.run), abs(told[1] - one.run)))
-        near = [n + (max(one.run, 1) / 2 <= t <= 2 * max(one.run, 1)) for n, t in zip(near, told, strict=True)]
+        answers = length_of(Known(learned.recent), learned._key(one.id), one.limit).seconds, one.limit
+        errors.append((abs(answers[0] - one.run), abs(answers[1] - one.run)))
+        near = [n + (max(one.run, 1) / 2 <= t <= 2 * max(one.run, 1)) for n, t in zip(near, answers, strict=True)]
     for which, own, within in zip(("predicted", "limit"), zip(*errors, strict=True), near, strict=True):
         row(which, len(arrivals), median(own), f"{within / len(arrivals):.2f}")
 
@@ -240,20 +245,20 @@ COLUMNS = ("trace", "policy", "forecasts", "inside 80 %", "factor of 2", "bias")
 
 def main() -> None:
     """Run one trial."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("trace", type=Path)
-    asked.add_argument("--cores", type=int, default=256)
-    asked.add_argument("--jobs", type=int, default=1_500)
-    asked.add_argument("--pace", type=float, default=1.0, help="factor of the times of arrival")
-    asked.add_argument("--inflate", type=float, default=0.0, help="limits: up to so many times the run time")
-    asked.add_argument("--site", default="", help="one cluster of the trace")
-    asked.add_argument("--policy", default="priority")
-    asked.add_argument("--settings", type=json.loads, default={}, help="the policy's, as JSON")
-    given = asked.parse_args()
-    arrivals = list(read(given.trace, given.jobs, given.pace, given.inflate, given.site))
-    trial = Trial(arrivals, given.cores, Governed(given.policy, given.settings))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--cores", type=int, default=256)
+    parser.add_argument("--jobs", type=int, default=1_500)
+    parser.add_argument("--pace", type=float, default=1.0, help="factor of the times of arrival")
+    parser.add_argument("--inflate", type=float, default=0.0, help="limits: up to so many times the run time")
+    parser.add_argument("--site", default="", help="one cluster of the trace")
+    parser.add_argument("--policy", default="priority")
+    parser.add_argument("--settings", type=json.loads, default={}, help="the policy's, as JSON")
+    inputs = parser.parse_args()
+    arrivals = list(read(inputs.trace, inputs.jobs, inputs.pace, inputs.inflate, inputs.site))
+    trial = Trial(arrivals, inputs.cores, Governed(inputs.policy, inputs.settings))
     trial.run()
-    print(f"{given.trace.name} {given.policy}: {trial.turned_out()}")
+    print(f"{inputs.trace.name} {inputs.policy}: {trial.turned_out()}")
 
 
 if __name__ == "__main__":

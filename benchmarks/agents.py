@@ -116,15 +116,15 @@ def _with_agent(url: str, executor: str, folder: Path) -> Iterator[Client]:
     # a worker serves one task at a time, and Slurm has four nodes: it is left to schedule by itself
     policy = {"name": "delegate" if executor == "psij:slurm" else "load_based"}
     with Client(url, SECRET) as registering:
-        told = registering.register_cluster("oak", GRAPH, policy=policy)
+        registration = registering.register_cluster("oak", GRAPH, policy=policy)
     opened = open_executor(executor, allowed(os.environ), folder)
     agent = Agent(
-        Client(url, told["secret"]), "oak", opened, Journal(folder), max_tasks=256, say=lambda _: None, wait=1
+        Client(url, registration["secret"]), "oak", opened, Journal(folder), max_tasks=256, say=lambda _: None, wait=1
     )
     thread = threading.Thread(target=agent.run)
     thread.start()
     try:
-        yield Client(url, told["token"])
+        yield Client(url, registration["token"])
     finally:
         agent.stop()
         thread.join()

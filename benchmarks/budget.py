@@ -47,8 +47,8 @@ def explained(request: rainbow.Request, cluster: rainbow.Cluster) -> dict[str, o
     verdicts = rainbow.match(request, [cluster], budget=Budget(time.thread_time))
     answer = shown_explained(request, [cluster], verdicts, backends.get("index"), Budget(time.thread_time))
     every = [*answer["candidates"], *answer["refusals"], *answer["undecided"]]
-    found: dict[str, object] = every[0]["explanation"]
-    return found
+    results: dict[str, object] = every[0]["explanation"]
+    return results
 
 
 BACKENDS = ("index", "networkx")

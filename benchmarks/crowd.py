@@ -50,12 +50,12 @@ class Line:
     async def ask(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> tuple[int, bytes]:
         """Send a request and return the answer's status and body."""
         try:
-            status, told = await self.head(await self.send(method, path, headers, body))
+            status, answer = await self.head(await self.send(method, path, headers, body))
         except (asyncio.IncompleteReadError, ConnectionError):  # the server hangs up after a while
             self.close()
-            status, told = await self.head(await self.send(method, path, headers, body))
+            status, answer = await self.head(await self.send(method, path, headers, body))
         reader = self._reader
-        return status, await reader.readexactly(int(told.get("content-length", 0)))
+        return status, await reader.readexactly(int(answer.get("content-length", 0)))
 
     async def send(self, method: str, path: str, headers: dict[str, str], body: Any = None) -> asyncio.StreamReader:
         """Send a request; the answer is the reader's."""
@@ -103,9 +103,9 @@ async def _agent(crowd: Crowd, name: str, secret: str, wait: float) -> None:
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {secret}"}
 
     async def say(verb: str, **more: Any) -> dict[str, Any]:
-        status, told = await line.ask("POST", f"/v1/clusters/{name}/{verb}", headers, {"agent": "a", **more})
+        status, answer = await line.ask("POST", f"/v1/clusters/{name}/{verb}", headers, {"agent": "a", **more})
         crowd.statuses[f"agent {status}"] += 1
-        return json.loads(told) if status == 200 else {}
+        return json.loads(answer) if status == 200 else {}
 
     await say("heartbeat", running=[])
     while True:

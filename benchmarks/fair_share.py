@@ -35,11 +35,11 @@ def busy_view(machines: int, jobs: int, seed: int = 1) -> View:
     rng = random.Random(seed)
     memory = {"small": 64, "large": 128, "huge": 256}
     kinds = [rng.choice(list(memory)) for _ in range(machines)]
-    wanted = {f"j{k}": rng.choice([4, 8, 16, 32]) for k in range(jobs)}
+    requirements = {f"j{k}": rng.choice([4, 8, 16, 32]) for k in range(jobs)}
     kind_of = {f"m{k}": kind for k, kind in enumerate(kinds)}
 
     def place(demand: str, workers: Sequence[str]) -> Take | None:
-        held = {"memory": wanted[demand]}
+        held = {"memory": requirements[demand]}
         return next((Take((("share", {worker: held}),), {}) for worker in workers), None)
 
     return View(
@@ -49,7 +49,7 @@ def busy_view(machines: int, jobs: int, seed: int = 1) -> View:
             WorkerView(name, kind, {"memory": memory[kind]}, {"memory": memory[kind]}, WorkerState.READY)
             for name, kind in kind_of.items()
         ],
-        jobs=[_job(name, k, rng) for k, name in enumerate(wanted)],
+        jobs=[_job(name, k, rng) for k, name in enumerate(requirements)],
         runs=[],
         place=place,
         hosts=lambda demand: frozenset(memory),

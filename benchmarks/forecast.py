@@ -89,10 +89,10 @@ def matched(waiting: int, *, differ: bool, **settings: object) -> View:
     return replace(empty, workers=busy, jobs=jobs, runs=runs)
 
 
-def near(found: Forecast, whole: Forecast, first: int) -> float:
+def near(result: Forecast, whole: Forecast, first: int) -> float:
     """Return the part of the first jobs to start whose wait is within a factor of 2 of the whole run's."""
     ordered = sorted((one.start, job) for job, one in whole.jobs.items() if one.start > 0)[:first]
-    waits = [(found.jobs[job].start, start) for start, job in ordered]
+    waits = [(result.jobs[job].start, start) for start, job in ordered]
     return sum(0.5 <= (mine + 60) / (theirs + 60) <= 2 for mine, theirs in waits) / len(waits)
 
 
@@ -139,10 +139,10 @@ def probing() -> None:
         rooms, scores = stacked([room_of(of.workers, {}, uses, now)]), list[float]()
         for _ in range(PROBES):
             slots, seconds = rng.randint(1, 64), rng.uniform(60, 20_000)
-            told = float(eta(rooms, slots, {"core": 1}, np.array([seconds]), now)[0][0])
+            answer = float(eta(rooms, slots, {"core": 1}, np.array([seconds]), now)[0][0])
             gang = GangView("probe", 0, ("probe",), "probe", seconds, (SlotsView("s", {"core": 1}, slots, slots),))
             probe = JobView("probe", "probe", now, (gang,))
-            scores.append(score(Space(of, uses).book(probe, gang, seconds), told))
+            scores.append(score(Space(of, uses).book(probe, gang, seconds), answer))
         within = sum(abs(one) <= log(2) for one in scores) / PROBES
         row(waiting, PROBES, f"{within:.2f}", f"{sum(one > log(2) for one in scores) / PROBES:.2f}")
 
@@ -160,9 +160,9 @@ def arriving() -> None:
             rooms.append(room_of(there, {}, uses, 0.0))
         table = stacked([rooms[k % 20] for k in range(count)])
         seconds = np.full(count, 600.0)
-        asked = median(once(partial(eta, table, 40, {"core": 1}, seconds, 1.0)) for _ in range(20))
+        request = median(once(partial(eta, table, 40, {"core": 1}, seconds, 1.0)) for _ in range(20))
         booked = median(once(partial(rooms[0].book, {"core": 40}, 0, 100.0, 700.0)) for _ in range(20))
-        row(count, asked / 1e3, booked / 1e3)
+        row(count, request / 1e3, booked / 1e3)
 
 
 def submitting() -> None:
@@ -237,7 +237,7 @@ def _watched(api: Api) -> tuple[float, int, float]:
         for cluster in clusters:
             api.service.tell(api.service.catalogue[cluster.name].id)
             steps.append(once(partial(step, api.service, cluster.name)) / 1e3)
-            made |= {told.cost for told in api.service.state(Outlook).every().values() if told.forecast}
+            made |= {answer.cost for answer in api.service.state(Outlook).every().values() if answer.forecast}
         time.sleep(0.25)
     taken = (time.clock_gettime(clock) - before) / (time.monotonic() - began)
     forecaster.stop()

@@ -62,8 +62,8 @@ class Site:
 
     def plan(self, now: float) -> list[Start]:
         """Start what its policy starts now."""
-        whole, left = {"core": self.processors}, {"core": self.processors - len(self.runs)}
-        worker = WorkerView(WORKER, "k", whole, left, WorkerState.READY)
+        whole, remaining = {"core": self.processors}, {"core": self.processors - len(self.runs)}
+        worker = WorkerView(WORKER, "k", whole, remaining, WorkerState.READY)
         view = View(
             *(now, SETTINGS, [worker], list(self.waiting.values()), list(self.runs.values())),
             *(no_matcher, lambda _: frozenset("k"), divide),
@@ -78,14 +78,14 @@ class Site:
 
 def read_grid(path: Path) -> list[Arrival]:
     """Return the trace's jobs by submission; every one wants one processor."""
-    found = []
+    results = []
     for line in gzip.decompress(path.read_bytes()).decode("latin-1").splitlines():
         if line.strip() and not line.startswith(";"):
             said = line.split()
             number, submit, run, site = int(said[0]), float(said[1]), float(said[3]), said[15]
             if run > 0:
-                found.append((submit, number, run, site))
-    return [Arrival(Job(f"{n:07}", submit, 1, run, run), f"site{site}") for submit, n, run, site in sorted(found)]
+                results.append((submit, number, run, site))
+    return [Arrival(Job(f"{n:07}", submit, 1, run, run), f"site{site}") for submit, n, run, site in sorted(results)]
 
 
 def sizes(arrivals: Sequence[Arrival]) -> dict[str, int]:
@@ -93,14 +93,14 @@ def sizes(arrivals: Sequence[Arrival]) -> dict[str, int]:
     changes: dict[str, list[tuple[float, int]]] = {}
     for one in arrivals:
         changes.setdefault(one.site, []).extend([(one.job.submit, 1), (one.job.submit + one.job.runtime, -1)])
-    found = {}
+    results = {}
     for site, steps in changes.items():
         level = most = 0
         for _, step in sorted(steps):
             level += step
             most = max(most, level)
-        found[site] = (most + 1) // 2
-    return found
+        results[site] = (most + 1) // 2
+    return results
 
 
 def cluster_of(name: str, processors: int) -> Cluster:

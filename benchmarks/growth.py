@@ -28,12 +28,12 @@ WANTED = {"submit": 1.5, "heartbeat": 1, "empty receive": 1, "the slowest page":
 def growing(parts: tuple[float, ...] = PARTS) -> None:
     """Print milliseconds of CPU of what is asked most, as everything grows."""
     heading(f"{JOBS} ended jobs, {CLUSTERS} clusters, {WORKERS} workers, {AGENTS} agents", "ms", *map(str, parts))
-    found: dict[str, list[float]] = {what: [] for what in WANTED}
+    results: dict[str, list[float]] = {what: [] for what in WANTED}
     for part in parts:
         with tempfile.TemporaryDirectory() as folder:
             for what, cost in _costs(f"{folder}/rainbow.db", part):
-                found[what].append(cost)
-    for what, costs in found.items():
+                results[what].append(cost)
+    for what, costs in results.items():
         row(what, *costs, f"wanted {WANTED[what]:g}", f"exponent {exponent(parts, costs):.2f}")
 
 

@@ -72,11 +72,11 @@ class Experiment:
 
     def candidates(self, setting: Setting) -> dict[str, list[rainbow.Verdict]]:
         """Return the clusters that match each job when these subsystems are known."""
-        found = {}
+        results = {}
         for name, needs in self.jobs.items():
             request = rainbow.parse_jobspec(jobspec(name, {one: needs[one] for one in setting}))
-            found[name] = [verdict for verdict in rainbow.match(request, self.clusters) if verdict.matched]
-        return found
+            results[name] = [verdict for verdict in rainbow.match(request, self.clusters) if verdict.matched]
+        return results
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -92,17 +92,17 @@ def read_experiment(folder: Path) -> Experiment:
 
 
 def _find(folder: Path, name: str) -> Path:
-    found = next((folder / place / name for place in PLACES if (folder / place / name).exists()), None)
-    if found is None:
+    result = next((folder / place / name for place in PLACES if (folder / place / name).exists()), None)
+    if result is None:
         raise FileNotFoundError(f"{folder} has no {name}")
-    return found
+    return result
 
 
 def jobspec(name: str, needs: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """Write the jobspec that upstream's script writes, with 2 cores for its 4."""
     resources = {
-        subsystem: {"match": [{"type": f"{key}={value}"} for key, value in wanted.items()]}
-        for subsystem, wanted in needs.items()
+        subsystem: {"match": [{"type": f"{key}={value}"} for key, value in requirement.items()]}
+        for subsystem, requirement in needs.items()
     }
     return {
         "version": 1,
@@ -120,7 +120,7 @@ def drawn(
     experiment: Experiment, candidates: Mapping[str, list[rainbow.Verdict]], repetitions: int, seed: int
 ) -> list[float]:
     """Return the points a job of each repetition: every job is submitted 20 times, as upstream did."""
-    found = []
+    results = []
     for repetition in range(repetitions):
         points = 0.0
         for job, them in candidates.items():
@@ -128,8 +128,8 @@ def drawn(
             for k in range(ITERATIONS):
                 choice = rainbow.select(request, them, {}, seed=f"{seed}/{repetition}/{job}/{k}")
                 points += experiment.points[str(choice.cluster)][job]
-        found.append(points / (ITERATIONS * len(candidates)))
-    return found
+        results.append(points / (ITERATIONS * len(candidates)))
+    return results
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,14 @@ def reproduce(experiment: Experiment, repetitions: int, seed: int) -> Iterator[R
     """Yield a row for each setting."""
     for setting in SETTINGS:
         name, candidates = "+".join(setting) or "none", experiment.candidates(setting)
-        found = drawn(experiment, candidates, repetitions, seed)
-        left = mean(map(len, candidates.values()))
+        results = drawn(experiment, candidates, repetitions, seed)
+        remaining = mean(map(len, candidates.values()))
         percents = (
             100 * expected(experiment, candidates),
-            100 * mean(found),
-            100 * stdev(found) if repetitions > 1 else 0.0,
+            100 * mean(results),
+            100 * stdev(results) if repetitions > 1 else 0.0,
         )
-        yield Row(name, left, *percents, 100 * experiment.published[name])
+        yield Row(name, remaining, *percents, 100 * experiment.published[name])
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ def costs(experiment: Experiment, repetitions: int, seed: int) -> Iterator[Cost]
     for setting in (SETTINGS[0], *SETTINGS[-3:]):
         candidates = experiment.candidates(setting)
         for selector in SELECTORS:
-            found = [
+            results = [
                 one
                 for repetition in range(DRAWS * repetitions)
                 for one in _priced(experiment, candidates, selector, Random(f"{seed}/{repetition}"))
             ]
-            points, price, build = (mean(column) for column in zip(*found, strict=True))
+            points, price, build = (mean(column) for column in zip(*results, strict=True))
             yield Cost("+".join(setting) or "none", selector, 100 * points, price, build, build / points)
 
 
@@ -237,12 +237,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repetitions", type=int, default=10, help="of upstream's 360 submissions a setting")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plot", type=Path, metavar="OUT.svg")
-    asked = parser.parse_args(arguments)
+    requests = parser.parse_args(arguments)
     try:
-        experiment = read_experiment(asked.folder)
+        experiment = read_experiment(requests.folder)
     except FileNotFoundError as error:
         parser.error(str(error))
-    rows = list(reproduce(experiment, asked.repetitions, asked.seed))
+    rows = list(reproduce(experiment, requests.repetitions, requests.seed))
     print("| known | clusters left | expected % | ours % | published % |\n|---|---|---|---|---|")
     for row in rows:
         print(
@@ -253,13 +253,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "\n| known | selector | accuracy % | $ a node hour | $ a build | $ a suitable build |\n"
         "|---|---|---|---|---|---|"
     )
-    for cost in costs(experiment, asked.repetitions, asked.seed):
+    for cost in costs(experiment, requests.repetitions, requests.seed):
         print(
             f"| {cost.setting} | {cost.selector} | {cost.accuracy:.1f} | {cost.node_hour:.2f} | {cost.build:.2f} "
             f"| {cost.suitable:.2f} |"
         )
-    if asked.plot:
-        asked.plot.write_text(plot(rows))
+    if requests.plot:
+        requests.plot.write_text(plot(rows))
 
 
 if __name__ == "__main__":

@@ -58,19 +58,19 @@ def listed(sizes: tuple[int, ...] = SIZES) -> None:
     """Print milliseconds of a page of 100 jobs by filter, and the exponent over the sizes."""
     with stores() as known:
         for name, make in known.items():
-            found: dict[str, list[float]] = {}
+            results: dict[str, list[float]] = {}
             for size in sizes:
                 with tempfile.TemporaryDirectory() as folder:
                     store = open_store(make(Path(folder)))
                     fill(store, size)
                     for which, chosen in PAGES.items():
-                        found.setdefault(which, []).append(page_cost(store, chosen, size))
+                        results.setdefault(which, []).append(page_cost(store, chosen, size))
                     store.close()
             print(f"\n{name}, ms of a page" + "".join(f"{size:>12}" for size in sizes) + f"{'exponent':>12}")
-            for which, times in found.items():
+            for which, times in results.items():
                 grown = exponent(sizes, times)
                 print(f"{which:>25}" + "".join(f"{one:>12.2f}" for one in times) + f"{grown:>12.2f}", flush=True)
-            worst = max(times[-1] for times in found.values())
+            worst = max(times[-1] for times in results.values())
             print(f"{'the slowest':>25}{worst:>12.2f} ms of 5 promised")
 
 
@@ -101,9 +101,9 @@ def forgetting(jobs_kept: int = 20_000) -> None:
         while many := forget_old(service):
             gone, times = gone + many, times + 1
         spent = time.thread_time() - began
-        left = _on_disk(service.store, file) / size
+        rest = _on_disk(service.store, file) / size
     print(
-        f"{gone} jobs forgotten at {gone / spent:.0f} a second of CPU, in {times} turns; {left:.2f} of the file left"
+        f"{gone} jobs forgotten at {gone / spent:.0f} a second of CPU, in {times} turns; {rest:.2f} of the file left"
     )
 
 

@@ -135,5 +135,5 @@ class Used:
         [gang] = gangs(request)
         ids = [f"{name}-{task.index}" for task in gang.tasks]
         demand = self.placing.demand(name, gang, ids)
-        asked = GangView(name, 0, tuple(ids), demand, 60.0, self.placing.slots(request), request.number)
-        return JobView(name, "ann", 0.0, (asked,), waiting=len(ids))
+        view = GangView(name, 0, tuple(ids), demand, 60.0, self.placing.slots(request), request.number)
+        return JobView(name, "ann", 0.0, (view,), waiting=len(ids))

@@ -52,16 +52,16 @@ FLUXION = {
 }
 
 
-def fresh(index: IndexBackend, cluster: Cluster, asked: Asked, runs: int = 15) -> float:
+def fresh(index: IndexBackend, cluster: Cluster, query: Asked, runs: int = 15) -> float:
     """Time a request that was never seen, on a cluster that was."""
-    request = asked()
+    request = query()
     index.match(request, cluster)
 
     def ask() -> None:
         index.forget()
         index.match(requests.pop(), cluster)
 
-    requests = [asked() for _ in range(runs + 1)]
+    requests = [query() for _ in range(runs + 1)]
     return timed(ask, runs) - timed(index.forget, runs)
 
 
@@ -69,10 +69,10 @@ def growth() -> None:
     """Print one request after another over 1k to 1M vertices."""
     index, walk = IndexBackend(), NetworkxBackend()
     heading("one cluster, us", "request", "vertices", "fresh", "seen", "networkx", "Fluxion, rec.")
-    for name, asked in REQUESTS.items():
+    for name, query in REQUESTS.items():
         for size, peer in ((40, None), (400, None), (4_000, FLUXION[name][0]), (40_000, FLUXION[name][1])):
-            cluster, request = flat(size), asked()
-            spent = fresh(index, cluster, asked)
+            cluster, request = flat(size), query()
+            spent = fresh(index, cluster, query)
             seen = timed(lambda c=cluster, r=request: index.match(r, c), 31)  # type: ignore[misc]
             plain = timed(lambda c=cluster, r=request: walk.match(r, c), 3) if size <= 4_000 else None  # type: ignore[misc]
             row(name, size * (CORES + 1) + 1, spent, seen, plain or "-", peer or "-")
@@ -82,13 +82,13 @@ def over_clusters() -> None:
     """Print which of 10 to 10,000 clusters of about 1,000 nodes match; no two of them are equal."""
     index, walk = IndexBackend(), NetworkxBackend()
     need = (Need("spack", (named("name", "nowhere"),)),)
-    asked: dict[str, Asked] = {**REQUESTS, "no such package": lambda: slots(1, cores(1), needs=need)}
+    query: dict[str, Asked] = {**REQUESTS, "no such package": lambda: slots(1, cores(1), needs=need)}
     heading("many clusters, us", "request", "clusters", "fresh", "seen", "networkx")
     print("recorded: 1,000 clusters of 87 and 52 vertices: Fluxion 75,000 to 140,000; Go rainbow 22,000 to 124,000")
     for count in (10, 100, 1_000, 10_000):
         clusters = [flat(1_000 + k, f"c{k}") for k in range(count)]
         index.match_all(slots(1, cores(1)), clusters)
-        for name, ask in asked.items():
+        for name, ask in query.items():
             request = ask()
             spent = median(_fresh_over(index, ask(), clusters) for _ in range(7))
             seen = timed(lambda r=request, c=clusters: index.match_all(r, c), 7)  # type: ignore[misc]
@@ -104,7 +104,7 @@ def _fresh_over(index: IndexBackend, request: Request, clusters: list[Cluster]) 
 def needs() -> None:
     """Print needs over 1,000 nodes with 200 packages each, and hosts by name."""
     index, walk, cluster = IndexBackend(), NetworkxBackend(), packaged(1_000, 200)
-    asked: dict[str, Asked] = {
+    query: dict[str, Asked] = {
         "name": lambda: slots(2, cores(4), needs=(Need("spack", (named("name", "package-7"),)),)),
         "name, range": lambda: slots(
             2,
@@ -114,7 +114,7 @@ def needs() -> None:
         "never": lambda: slots(2, cores(4), needs=(Need("spack", (named("name", "nowhere"),)),)),
     }
     heading("1,000 nodes x 200 packages, us", "need", "fresh", "seen", "networkx")
-    for name, ask in asked.items():
+    for name, ask in query.items():
         request = ask()
         spent = fresh(index, cluster, ask)
         seen = timed(lambda r=request: index.match(r, cluster), 31)  # type: ignore[misc]
@@ -147,10 +147,10 @@ def compiling() -> None:
     heading("registering, us a vertex", "form", "vertices", "read", "order", "compile", "bytes")
     for size in (400, 4_000, 40_000):
         document = listed(size) if size <= 4_000 else None
-        for form, given in (("listed", document), ("template", None)):
+        for form, options in (("listed", document), ("template", None)):
             if form == "listed" and document is None:
                 continue
-            _compile_row(form, size, given)
+            _compile_row(form, size, options)
 
 
 def _compile_row(form: str, size: int, document: dict[str, object] | None) -> None:
@@ -169,11 +169,11 @@ def resident(form: str, size: int) -> float:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     cluster = flat(size) if form == "template" else rainbow.read_cluster(listed(size))
-    kept = (cluster, Compiler(cluster).kinds())
+    stored = (cluster, Compiler(cluster).kinds())
     gc.collect()
     spent = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    del kept
+    del stored
     return float(spent)
 
 
@@ -255,9 +255,9 @@ def grouping() -> None:
 
 
 def _grouped(cluster: Cluster) -> tuple[float, ...]:
-    found: list[Occupancy] = []
-    built = once(lambda: found.append(Occupancy(cluster)))
-    occupancy = found[0]
+    occupancies: list[Occupancy] = []
+    built = once(lambda: occupancies.append(Occupancy(cluster)))
+    occupancy = occupancies[0]
     memory = slots(1, Resource("memory", Count(2, 2)), label="memory")
     request = Request(((*slots(4, cores(2)).resources, *memory.resources),), ())
     first = once(lambda: occupancy.take(request))

@@ -116,11 +116,11 @@ def measured(page: Page, url: str, decided: str) -> Iterator[Row]:
 def watched(crowd: Crowd, server: Sequence[int]) -> Iterator[Row]:
     """Measure what a hundred viewers cost."""
     with ThreadPoolExecutor(1) as apart:  # Playwright has a loop of its own in this thread
-        told = apart.submit(asyncio.run, viewers.measured(crowd, server)).result()
+        answer = apart.submit(asyncio.run, viewers.measured(crowd, server)).result()
     name = f"{VIEWERS} viewers of {CLUSTERS:,} clusters"
-    yield f"{name}: processor", told["cpu"], 10, "% of a core"
-    yield f"{name}: fewer submits", told["submits"], 5, "%"
-    yield f"{name}: agents and streams refused", told["refused"], 0, ""
+    yield f"{name}: processor", answer["cpu"], 10, "% of a core"
+    yield f"{name}: fewer submits", answer["submits"], 5, "%"
+    yield f"{name}: agents and streams refused", answer["refused"], 0, ""
 
 
 def _loaded(page: Page, address: str, name: str, size: float, answer: float | None, loaded: float) -> Iterator[Row]:
@@ -128,10 +128,10 @@ def _loaded(page: Page, address: str, name: str, size: float, answer: float | No
     times, bodies, servers = [], [], []
     for _ in range(5):
         page.goto(address)
-        told = json.loads(page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])"))
-        times.append(told["domContentLoadedEventEnd"])
-        bodies.append(told["encodedBodySize"] / 1000)
-        servers.append(told["responseStart"] - told["requestStart"])
+        reported = json.loads(page.evaluate("JSON.stringify(performance.getEntriesByType('navigation')[0])"))
+        times.append(reported["domContentLoadedEventEnd"])
+        bodies.append(reported["encodedBodySize"] / 1000)
+        servers.append(reported["responseStart"] - reported["requestStart"])
     yield f"{name}: gzip", max(bodies), size, "kB"
     if answer is not None:
         yield f"{name}: server", sorted(servers)[2], answer, "ms"
@@ -149,8 +149,8 @@ def _ready(page: Page, address: str, mark: str) -> float:
 
 def _mark(page: Page, name: str) -> float:
     for _ in range(100):
-        if found := page.evaluate(f"performance.getEntriesByName('{name}').map(one => one.startTime)"):
-            return float(found[0])
+        if result := page.evaluate(f"performance.getEntriesByName('{name}').map(one => one.startTime)"):
+            return float(result[0])
         time.sleep(0.05)
     return float("inf")
 
@@ -189,10 +189,10 @@ def demo(folder: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
             words = ["agent", "--cluster", one.name, "--executor", "local", "--url", there.url]
             running.enter_context(process(words, folder / f"{one.name}.log", {"RAINBOW_SECRET": made["secret"]}))
         with Client(there.url, tokens) as client:
-            found = dict(_submitted(client))
+            results = dict(_submitted(client))
         time.sleep(12)
         admin = (folder / "rainbow-admin.secret").read_text().strip()
-        pages = {"decision": f"/jobs/{found['costs']}", "waiting": f"/jobs/{found['train-5']}"}
+        pages = {"decision": f"/jobs/{results['costs']}", "waiting": f"/jobs/{results['train-5']}"}
         pages |= {"fleet": "/fleet", "jobs": "/jobs", "nodes": "/clusters/willow", "match": "/match"}
         yield (
             there.url,
@@ -221,8 +221,8 @@ def _submitted(client: Client) -> Iterator[tuple[str, str]]:
 def draw(browser: Browser, url: str, admin: str, pages: dict[str, str]) -> None:
     """Draw every page in every view."""
     OUT.mkdir(parents=True, exist_ok=True)
-    for view, given in VIEWS.items():
-        context = browser.new_context(base_url=url, **given)
+    for view, options in VIEWS.items():
+        context = browser.new_context(base_url=url, **options)
         page = context.new_page()
         sign_in(page, url, admin, acts=False)
         for name, path in pages.items():

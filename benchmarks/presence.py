@@ -26,12 +26,12 @@ POLLS = 500  # at once, each asked twice
 def present() -> None:
     """Print microseconds of CPU of a heartbeat, an empty receive, and a poll that is asked again; and exponents."""
     print(f"{'workers':>10}{'heartbeat us':>14}{'receive us':>14}{'asked again us':>16}")
-    found: dict[int, tuple[float, ...]] = {}
+    results: dict[int, tuple[float, ...]] = {}
     for size in SIZES:
         with server() as service:
-            found[size] = _messages(service, size)
-        print(f"{size:>10}{found[size][0]:>14.0f}{found[size][1]:>14.0f}{found[size][2]:>16.0f}", flush=True)
-    exponents = [exponent(SIZES, costs) for costs in zip(*found.values(), strict=True)]
+            results[size] = _messages(service, size)
+        print(f"{size:>10}{results[size][0]:>14.0f}{results[size][1]:>14.0f}{results[size][2]:>16.0f}", flush=True)
+    exponents = [exponent(SIZES, costs) for costs in zip(*results.values(), strict=True)]
     print(f"{'exponent':>10}{exponents[0]:>14.2f}{exponents[1]:>14.2f}{exponents[2]:>16.2f}   (wanted <= 0.1)")
 
 
@@ -43,33 +43,33 @@ QUIET = 1.5  # seconds in which all that were woken have asked again
 def woken() -> None:
     """Print agents asked again and milliseconds of CPU for a start at one worker, by how many agents wait."""
     print(f"{'agents wait':>12}{'woken':>10}{'ms a start':>14}")
-    found = []
+    results = []
     for count in WAITING:
         with server() as service:
-            asked, spent = asyncio.run(_woken(service, count))
-        found.append(spent)
-        print(f"{count:>12}{asked:>10.1f}{found[-1]:>14.1f}", flush=True)
-    print(f"{'exponent':>12}{exponent(WAITING, found):>24.2f}   (wanted <= 0.1: those whose workers got something)")
+            request, spent = asyncio.run(_woken(service, count))
+        results.append(spent)
+        print(f"{count:>12}{request:>10.1f}{results[-1]:>14.1f}", flush=True)
+    print(f"{'exponent':>12}{exponent(WAITING, results):>24.2f}   (wanted <= 0.1: those whose workers got something)")
 
 
 async def _woken(service: Service, count: int) -> tuple[float, float]:
     """Let agents with a worker each wait, and start jobs of one node; CPU is of all but submit and step."""
-    told = register(service, WHO, {"name": "oak", "graph": tiny(count)})
+    answer = register(service, WHO, {"name": "oak", "graph": tiny(count)})
     for k in range(count):
         heartbeat(service, WHO, "oak", f"a{k}", [f"n{k}"], [])
     assert service.turns.scheduling()
-    app, asked = create_app(service), list[None]()
-    app.before_request(lambda: asked.append(None))
+    app, request = create_app(service), list[None]()
+    app.before_request(lambda: request.append(None))
     front, topic = Front(app, service), offers_to_all(service.catalogue["oak"].id)
-    polls = asyncio.gather(*(_poll(front, told["secret"], k, wait=60) for k in range(count)))
+    polls = asyncio.gather(*(_poll(front, answer["secret"], k, wait=60) for k in range(count)))
     while len(service.news._listeners.get(topic, ())) < count:
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    asked.clear()
+    request.clear()
     began = time.process_time()
     apart = sum([await asyncio.to_thread(_start_one, service) for _ in range(STARTS)])
     await asyncio.sleep(QUIET)
-    spent, many = time.process_time() - began - apart, len(asked)
+    spent, many = time.process_time() - began - apart, len(request)
     service.let_go()
     await polls
     return many / STARTS, spent / STARTS * 1e3
@@ -91,17 +91,17 @@ CATALOGUES = (100, 1_000, 10_000)
 def refreshed() -> None:
     """Print milliseconds of CPU for a graph that another server has changed: found among all, or told by its id."""
     print(f"{'clusters':>10}{'looked for ms':>16}{'told ms':>16}")
-    found: dict[int, tuple[float, float]] = {}
+    results: dict[int, tuple[float, float]] = {}
     for size in CATALOGUES:
         with server() as service:
             for k in range(size):
                 register(service, WHO, {"name": f"c{k}", "graph": tiny()})
             one = service.catalogue["c7"]
-            looked, told = (_refreshed(service, ids) for ids in (None, {one.id}))
-            found[size] = looked, told
-        print(f"{size:>10}{looked:>16.2f}{told:>16.2f}", flush=True)
-    looked, told = (exponent(CATALOGUES, costs) for costs in zip(*found.values(), strict=True))
-    print(f"{'exponent':>10}{looked:>16.2f}{told:>16.2f}   (wanted: what is told does not grow)")
+            looked, answer = (_refreshed(service, ids) for ids in (None, {one.id}))
+            results[size] = looked, answer
+        print(f"{size:>10}{looked:>16.2f}{answer:>16.2f}", flush=True)
+    looked, answer = (exponent(CATALOGUES, costs) for costs in zip(*results.values(), strict=True))
+    print(f"{'exponent':>10}{looked:>16.2f}{answer:>16.2f}   (wanted: what is told does not grow)")
 
 
 def tiny(nodes: int = 0) -> dict[str, Any]:

@@ -72,9 +72,9 @@ def measured(label: str, of: View, rival: str = "") -> float:
             times.append(time.thread_time() - begin)
     spent = median(times)
     starts = sum(isinstance(order, Start) for order in plan.orders)
-    kept = sum(isinstance(order, Reserve) for order in plan.orders)
+    stored = sum(isinstance(order, Reserve) for order in plan.orders)
     rate = f"{starts / spent:,.0f} starts/s" if starts else ""
-    print(f"{label:<66}{spent:>9.3f} s {starts:>6} starts {kept:>5} reservations {rate:>16}  {rival}")
+    print(f"{label:<66}{spent:>9.3f} s {starts:>6} starts {stored:>5} reservations {rate:>16}  {rival}")
     return spent
 
 
@@ -99,11 +99,11 @@ def conservative() -> None:
     for count, sizes in ((100, (1_000, 2_000, 3_000, 6_000)), (1_000, (1_000, 3_000, 10_000))):
         spent = {}
         for pending in sizes:
-            asked = different(pending, count)
-            deep = replace(asked, settings={**asked.settings, "plan_depth": 0})
+            request = different(pending, count)
+            deep = replace(request, settings={**request.settings, "plan_depth": 0})
             target = TARGETS.get((pending, count), "")
             label = f"conservative, {pending:,} different, {count:,} workers"
-            measured(f"{label}, plan_depth 1000", asked, target)
+            measured(f"{label}, plan_depth 1000", request, target)
             spent[pending] = measured(f"{label}, all promised", deep, target)
         first, last = min(sizes), max(sizes)
         print(f"  grows with the exponent {log(spent[last] / spent[first]) / log(last / first):.2f}, all promised")
@@ -111,17 +111,17 @@ def conservative() -> None:
 
 def reasons() -> None:
     """Print what a plan costs that tells no reasons, as in forecasts and simulations, beside one that does."""
-    asked = replace(different(1_000, 100), settings={})
-    told = measured("easy, 1,000 different, 100 workers", asked)
-    quiet = measured("  the same, quiet", replace(asked, quiet=True), "target a tenth, or 13 ms")
-    print(f"  {told / quiet:.1f} times as fast")
+    request = replace(different(1_000, 100), settings={})
+    answer = measured("easy, 1,000 different, 100 workers", request)
+    quiet = measured("  the same, quiet", replace(request, quiet=True), "target a tenth, or 13 ms")
+    print(f"  {answer / quiet:.1f} times as fast")
 
 
 def promises() -> None:
     """Print how many promised starts are kept while limits are up to five times the run."""
     for discipline in RUNS:
-        told = campaign(discipline, 2)
-        print(f"{f'promises of 2 runs, {discipline}':<66}{told.made:>9} made {told.kept:>6} kept, target all")
+        answer = campaign(discipline, 2)
+        print(f"{f'promises of 2 runs, {discipline}':<66}{answer.made:>9} made {answer.kept:>6} kept, target all")
 
 
 def main() -> None:

@@ -32,11 +32,11 @@ def factors(rule: int, tilt: float) -> np.ndarray:
 
 def groups_of(path: Path) -> list[np.ndarray]:
     """Return the run times of each user's jobs of one size, in order of submission."""
-    found: dict[tuple[str, int], list[float]] = {}
+    results: dict[tuple[str, int], list[float]] = {}
     for job in read_trace(path):
         if job.run > 0:
-            found.setdefault((job.requestor, job.slots), []).append(float(job.run))
-    return [np.array(times) for times in found.values() if len(times) >= FEWEST]
+            results.setdefault((job.requestor, job.slots), []).append(float(job.run))
+    return [np.array(times) for times in results.values() if len(times) >= FEWEST]
 
 
 def compare(groups: Sequence[np.ndarray], seed: int = 0) -> dict[str, tuple[float, float, float]]:
@@ -60,11 +60,11 @@ def compare(groups: Sequence[np.ndarray], seed: int = 0) -> dict[str, tuple[floa
         totals["user"].append(held_out * (scale[np.argmin(slope * MEMORY)] if slope else scale.mean()))
     drawn = rng.integers(0, len(groups), (ROUNDS, len(groups)))
     sums = {how: np.array(one)[drawn].sum(axis=1) for how, one in totals.items()}
-    found = {}
+    results = {}
     for how in ("model", "user"):
         ratios = sums[how] / sums["random"]
-        found[how] = (sum(totals[how]) / sum(totals["random"]), *np.quantile(ratios, (0.025, 0.975)))
-    return {**found, "used": (used / len(groups), 0.0, 0.0)}
+        results[how] = (sum(totals[how]) / sum(totals["random"]), *np.quantile(ratios, (0.025, 0.975)))
+    return {**results, "used": (used / len(groups), 0.0, 0.0)}
 
 
 def main(paths: Sequence[str]) -> None:
@@ -75,9 +75,9 @@ def main(paths: Sequence[str]) -> None:
     print("|---|---|---|---|---|")
     for path in map(Path, paths):
         groups = groups_of(path)
-        found = compare(groups)
-        cells = [f"{ratio:.2f} [{low:.2f}, {high:.2f}]" for ratio, low, high in (found["model"], found["user"])]
-        print(f"| {path.name.partition('.')[0]} | {len(groups)} | {found['used'][0]:.0%} | {' | '.join(cells)} |")
+        results = compare(groups)
+        cells = [f"{ratio:.2f} [{low:.2f}, {high:.2f}]" for ratio, low, high in (results["model"], results["user"])]
+        print(f"| {path.name.partition('.')[0]} | {len(groups)} | {results['used'][0]:.0%} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

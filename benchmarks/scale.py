@@ -48,15 +48,19 @@ def scaling(
     _many_clusters(counts)
 
 
-def _say(what: str, wanted: float, *found: float, sizes: Sequence[float] = ()) -> None:
-    grown = f"   exponent {exponent(sizes, found):.2f}" if len(sizes) > 1 else ""
-    print(f"{what:>48}" + "".join(f"{one:>12.3f}" for one in found) + f"   wanted {wanted:g}{grown}", flush=True)
+def _say(what: str, demand: float, *result: float, sizes: Sequence[float] = ()) -> None:
+    grown = f"   exponent {exponent(sizes, result):.2f}" if len(sizes) > 1 else ""
+    print(f"{what:>48}" + "".join(f"{one:>12.3f}" for one in result) + f"   wanted {demand:g}{grown}", flush=True)
 
 
 def _reading() -> None:
     one, text = jobspec(), json.dumps(jobspec())
-    for what, source, wanted in (("mapping", one, 0.08), ("JSON", text, 0.08), ("YAML", yaml.safe_dump(one), 0.25)):
-        _say(f"a jobspec read, {what}", wanted, timed(partial(rainbow.parse_jobspec, source), 301) / 1e3)
+    for what, source, requirement in (
+        ("mapping", one, 0.08),
+        ("JSON", text, 0.08),
+        ("YAML", yaml.safe_dump(one), 0.25),
+    ):
+        _say(f"a jobspec read, {what}", requirement, timed(partial(rainbow.parse_jobspec, source), 301) / 1e3)
 
 
 def _starts() -> None:
@@ -66,14 +70,14 @@ def _starts() -> None:
 
 
 def _growing_graph(sizes: tuple[int, ...]) -> None:
-    found = []
+    results = []
     for size in sizes:
         document = listed(1, size // 5)
         changes = _one_more(document, "c", "x")
 
         before = prepare(rainbow.read_cluster(document, "c"), "index")
-        found.append([timed(partial(add, before, document, changes), 3) / 1e3 for add in (_read_again, _added)])
-    for what, costs in zip(("read again", "added"), zip(*found, strict=True), strict=True):
+        results.append([timed(partial(add, before, document, changes), 3) / 1e3 for add in (_read_again, _added)])
+    for what, costs in zip(("read again", "added"), zip(*results, strict=True), strict=True):
         _say(f"one node more at {sizes} vertices, {what}", 20, *costs, sizes=sizes)
     for what, costs in zip(("first", "again"), zip(*map(_patched, sizes), strict=True), strict=True):
         _say(f"the same at a server, {what}", 20, *costs, sizes=sizes)
@@ -94,11 +98,11 @@ def _patched(size: int) -> tuple[float, float]:
     """Return what a node more costs a server that has read no vertex yet, and what the next costs."""
     with _service(1, size // 5, listed) as service:
         [name] = service.catalogue
-        found = []
+        results = []
         for k in range(4):
             changes = {"changes": _grown(service, name, k)}
-            found.append(once(partial(patch_graph, service, WHO, name, changes)) / 1e3)
-        return found[0], median(found[1:])
+            results.append(once(partial(patch_graph, service, WHO, name, changes)) / 1e3)
+        return results[0], median(results[1:])
 
 
 def _one_more(document: Any, top: str, name: str) -> Any:
@@ -122,13 +126,13 @@ def _service(count: int, nodes: int = 10, graph: Graph = template) -> Iterator[S
 
 
 def _many_clusters(counts: tuple[int, ...]) -> None:
-    found: dict[str, list[float]] = {}
+    results: dict[str, list[float]] = {}
     for count in counts:
         with _service(count) as service:
             for what, cost in _costs(service).items():
-                found.setdefault(what, []).append(cost)
+                results.setdefault(what, []).append(cost)
     print(f"{'clusters':>48}" + "".join(f"{count:>12}" for count in counts))
-    for what, costs in found.items():
+    for what, costs in results.items():
         _say(what, WANTED[what], *costs, sizes=counts)
 
 
@@ -159,12 +163,12 @@ def _costs(service: Service) -> dict[str, float]:
     constraint()
     before = _ledger(service)
     spent = median(once(constraint) for _ in range(9)) / 1e3
-    kept = (_ledger(service) - before) / 9
+    stored = (_ledger(service) - before) / 9
     fresh = median(once(partial(_constrained, service, 11 + k)) for k in range(9)) / 1e3
     for _ in range(len(service.catalogue) // 20 + 1):
         scrape(service)
     figures = timed(lambda: scrape(service), 3) / 1e3
-    return dict(zip(WANTED, (warm, median(after) / warm, spent, fresh, kept, figures), strict=True))
+    return dict(zip(WANTED, (warm, median(after) / warm, spent, fresh, stored, figures), strict=True))
 
 
 def scrape(service: Service) -> bytes:

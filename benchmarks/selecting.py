@@ -61,8 +61,8 @@ def growing() -> None:
             return rainbow.select(job, verdicts, states, selector="constraint", options=options, seed=1)
 
         spent, best = timed(choose, 50), min(once(choose) for _ in range(50))
-        told = f"   {'within' if best <= PROMISED else 'over'} the promised 1 ms" if count == 1_000 else ""
-        print(f"{count:>10}{spent:>14.0f}{best:>14.0f}{best / count:>14.2f}{told}")
+        text = f"   {'within' if best <= PROMISED else 'over'} the promised 1 ms" if count == 1_000 else ""
+        print(f"{count:>10}{spent:>14.0f}{best:>14.0f}{best / count:>14.2f}{text}")
 
 
 # ── rivals: each a function that evaluates FILTER for every cluster and returns how many pass ───────────────

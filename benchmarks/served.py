@@ -144,9 +144,11 @@ def started(
     """Run a command that serves at a port until the block is left."""
     known = {"RAINBOW_REGISTRATION_SECRET": "rbr_of-the-benchmark", "RAINBOW_ADMIN_TOKEN": "rba_of-the-benchmark"}
     began = time.perf_counter()
-    with log.open("a") as told:
+    with log.open("a") as answer:
         words = [sys.executable, "-m", "rainbow", *command, "--port", str(port)]
-        server = subprocess.Popen(words, env={**os.environ, **known, **(environment or {})}, stdout=told, stderr=told)
+        server = subprocess.Popen(
+            words, env={**os.environ, **known, **(environment or {})}, stdout=answer, stderr=answer
+        )
     try:
         served = Served(port, server.pid, 0.0)
         _await(served, server)

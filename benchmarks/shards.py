@@ -54,12 +54,12 @@ class Keyed(Caller):
 
     def submit(self) -> int:
         """Submit one job."""
-        asked = jobspec()
+        request = jobspec()
         if self._fresh:
             memory = {"type": "memory", "count": 1 + time.perf_counter_ns() % 90_000, "unit": "MB"}
-            asked["resources"]["work"]["with"].append(memory)
+            request["resources"]["work"]["with"].append(memory)
         self.headers["Idempotency-Key"] = new_key()
-        return self._post("/v1/jobs", {"jobspec": asked, **self._more}, 201)
+        return self._post("/v1/jobs", {"jobspec": request, **self._more}, 201)
 
 
 @dataclass
@@ -140,9 +140,9 @@ def _compare(words: str, kind: dict[str, Any], one: Served, token: str, federati
     row(words, alone, routed, first, f"{routed / alone:.2f}", _bytes(federation, kind))
 
 
-def _cpu(counted: Sequence[Served], asked: Served, tokens: Sequence[str], kind: dict[str, Any]) -> list[float]:
+def _cpu(counted: Sequence[Served], request: Served, tokens: Sequence[str], kind: dict[str, Any]) -> list[float]:
     """Return milliseconds of processor time of each of these processes for a submit."""
-    callers = [Keyed(asked, tokens, **kind) for _ in range(CALLERS)]
+    callers = [Keyed(request, tokens, **kind) for _ in range(CALLERS)]
     callers[0].until(time.perf_counter() + SETTLES, callers[0].submit)
     before, end = [each.cpu() for each in counted], time.perf_counter() + 2 * SECONDS
     with ThreadPoolExecutor(CALLERS) as pool:
@@ -215,9 +215,9 @@ class Load:
 
     def submit(self, client: Client, key: str) -> None:
         """Submit the job of a key: a key that is sent again with another one is refused."""
-        asked = self._asked.setdefault(key, jobspec())
+        request = self._asked.setdefault(key, jobspec())
         try:
-            answer = client.submit(asked, name=key, idempotency_key=key)["id"]
+            answer = client.submit(request, name=key, idempotency_key=key)["id"]
         except RainbowError as fault:
             answer = fault.code
         self.told[key] = time.monotonic(), answer
@@ -265,15 +265,15 @@ def _settle(federation: Federation, load: Load) -> None:
     with Client(f"http://127.0.0.1:{federation.router.port}", federation.tokens) as client:
         for key in [key for key, (_, answer) in load.told.items() if not is_job(answer)]:
             load.submit(client, key)
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for k in range(federation.count):
         store = open_store(federation.store(k))
         with store.read() as connection:
             for job, name in connection.execute(sa.select(jobs.c.id, jobs.c.name)):
-                found.setdefault(name, []).append(job)
+                results.setdefault(name, []).append(job)
         store.close()
-    wrong = [key for key, (_, answer) in load.told.items() if found.get(key) != [answer]]
-    assert not wrong, f"{len(wrong)} lost or twice: {wrong[:3]}, {[found.get(key) for key in wrong[:3]]}"
+    wrong = [key for key, (_, answer) in load.told.items() if results.get(key) != [answer]]
+    assert not wrong, f"{len(wrong)} lost or twice: {wrong[:3]}, {[results.get(key) for key in wrong[:3]]}"
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ def simulate(seed: int = 1) -> tuple[dict[str, list[int]], dict[str, list[int]]]
     chance = Random(seed)
     ends: dict[str, list[int]] = {name: [] for name in PERCENTS}
     ran: dict[str, list[int]] = {name: [] for name in PERCENTS}
-    wanted: dict[str, list[int]] = {name: [] for name in PERCENTS}
+    requirements: dict[str, list[int]] = {name: [] for name in PERCENTS}
     credit: dict[str, float] = {}
     for now in range(ROUNDS):
-        ends = {name: [end for end in found if end > now] for name, found in ends.items()}
+        ends = {name: [end for end in result if end > now] for name, result in ends.items()}
         counts = [ClassCount(name, percent, len(ends[name]), 1_000) for name, percent in PERCENTS.items()]
         idle = WORKERS - sum(map(len, ends.values()))
         target = targets_now(WORKERS, counts, credit)
@@ -34,26 +34,26 @@ def simulate(seed: int = 1) -> tuple[dict[str, list[int]], dict[str, list[int]]]
         for name, more in granted.items():
             ends[name] += [now + chance.randint(5, 9) for _ in range(more)]
             ran[name].append(len(ends[name]))
-            wanted[name].append(target[name])
-    return ran, wanted
+            requirements[name].append(target[name])
+    return ran, requirements
 
 
 def sharing() -> None:
     """Print each class's share over time, and draw it."""
-    ran, wanted = simulate()
+    ran, requirement = simulate()
     print(f"{'class':>10}{'percent':>10}{'exact':>10}{'ran':>10}")
     for name, percent in PERCENTS.items():
         print(f"{name:>10}{percent:>10}{WORKERS * percent / 100:>10.2f}{sum(ran[name]) / ROUNDS:>10.2f}")
-    PICTURE.write_text(drawn(ran, wanted))
+    PICTURE.write_text(drawn(ran, requirement))
     print(f"drawn in {PICTURE.name}")
 
 
-def drawn(ran: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]]) -> str:
+def drawn(ran: Mapping[str, Sequence[int]], requirements: Mapping[str, Sequence[int]]) -> str:
     """Draw targets (thin), what ran (thick) and what ran on average so far (dotted)."""
     lines = []
     for name, colour in COLOURS.items():
         average = [total / (k + 1) for k, total in enumerate(accumulate(ran[name]))]
-        for curve, style in ((wanted[name], 'stroke-width="0.5"'), (ran[name], 'stroke-width="1.5"')):
+        for curve, style in ((requirements[name], 'stroke-width="0.5"'), (ran[name], 'stroke-width="1.5"')):
             lines.append(f'<polyline points="{_points(curve)}" fill="none" stroke="{colour}" {style}/>')
         dotted = 'stroke-width="1" stroke-dasharray="2 3"'
         lines.append(f'<polyline points="{_points(average)}" fill="none" stroke="{colour}" {dotted}/>')

@@ -59,7 +59,7 @@ def play(folder: Path) -> Iterator[Moment]:
             api.good("DELETE", f"/v1/jobs/{bob}", None, site.cluster.token)
         site.step(confirm=False)
         states = {job: [task["state"] for task in site.job(job)["tasks"]] for job in (ann, bob) if job}
-        leaving = sum(found.count("STOPPING") for found in states.values())
+        leaving = sum(result.count("STOPPING") for result in states.values())
         yield Moment(step, states[ann].count("RUNNING"), leaving, states.get(bob, []).count("RUNNING"))
         site.confirm()
     service.close()

@@ -42,8 +42,8 @@ def comparing(folder: Path) -> None:
     windows = [jobs[k : k + 999] for k in range(0, len(jobs), 999)]
     begin = time.perf_counter()
     with ProcessPoolExecutor(2) as pool:
-        found = compare(World([machine(256)]), World([machine(256)], F2), windows, each=pool.map)
-    spent, ratio = time.perf_counter() - begin, found.of("slowdown")
+        result = compare(World([machine(256)]), World([machine(256)], F2), windows, each=pool.map)
+    spent, ratio = time.perf_counter() - begin, result.of("slowdown")
     shown = f"slowdown {ratio.ratio:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
     print(f"{'policy simulate, f2, 10 windows of 999':<40}{spent:>7.1f} s of two processes, target 15; {shown}")
 

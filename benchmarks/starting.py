@@ -34,8 +34,8 @@ def _row(form: str, graph: Graph, clusters: int, nodes: int, *, anew: bool) -> N
             _forget_summaries(url)
         with serving(url, Path(folder)) as served:
             cells = (clusters, f"{served.ready:.1f}", f"{served.cpu():.1f}", f"{served.memory():.0f}")
-            told = _judged(served.ready) if (clusters, nodes) == (1_000, 1_000) else ""
-        print(f"{form:>40}" + "".join(f"{cell:>12}" for cell in cells) + told, flush=True)
+            text = _judged(served.ready) if (clusters, nodes) == (1_000, 1_000) else ""
+        print(f"{form:>40}" + "".join(f"{cell:>12}" for cell in cells) + text, flush=True)
 
 
 def _forget_summaries(url: str) -> None:

@@ -63,9 +63,9 @@ class Caller:
         began = time.perf_counter()
         self.connection.request("POST", path, json.dumps(body), self.headers)
         answer = self.connection.getresponse()
-        told = answer.read()
+        reported = answer.read()
         self.waits.append(time.perf_counter() - began)
-        assert answer.status == status, told[:300]
+        assert answer.status == status, reported[:300]
         return 1
 
     def until(self, end: float, work: Callable[[], int]) -> int:
@@ -91,9 +91,9 @@ def rate(served: Served, token: str, callers: int, batch: bool) -> tuple[float, 
 
 def phases(served: Served) -> dict[str, float]:
     """Return milliseconds of CPU for each submit by phase, as the server has counted them."""
-    found = {(which, name): float(value) for which, name, value in PHASE.findall(served.get("/metrics?brief=true"))}
-    jobs = found.get(("count", "select"), 0.0)
-    return {name: found.get(("sum", name), 0.0) / jobs * 1e3 if jobs else 0.0 for name in PHASES}
+    results = {(which, name): float(value) for which, name, value in PHASE.findall(served.get("/metrics?brief=true"))}
+    jobs = results.get(("count", "select"), 0.0)
+    return {name: results.get(("sum", name), 0.0) / jobs * 1e3 if jobs else 0.0 for name in PHASES}
 
 
 # ── stores ──

@@ -62,12 +62,12 @@ async def measured(crowd: Crowd, server: Sequence[int]) -> dict[str, float]:
 
 async def _pairs(many: int, window: Callable[[], Awaitable[float]], those: Connection) -> list[tuple[float, float]]:
     """Measure windows without viewers and with them."""
-    found = []
+    results = []
     for k in range(-1, many):  # the first reads what later ones remember
         first, second = [await _window(window, those if k % 2 == at else None) for at in (1, 0)]
-        found.append((second, first) if k % 2 else (first, second))
-        print("alone {:.4g}, watched {:.4g}".format(*found[-1]), flush=True)
-    return found[1:]
+        results.append((second, first) if k % 2 else (first, second))
+        print("alone {:.4g}, watched {:.4g}".format(*results[-1]), flush=True)
+    return results[1:]
 
 
 async def _window(window: Callable[[], Awaitable[float]], those: Connection | None) -> float:
@@ -76,12 +76,12 @@ async def _window(window: Callable[[], Awaitable[float]], those: Connection | No
         return await window()
 
 
-def _middle(name: str, found: Sequence[float]) -> float:
+def _middle(name: str, results: Sequence[float]) -> float:
     """Print the median and its interval of 98 %, by ranks, and return the median in percent."""
-    ranked, middle = sorted(found), 100 * statistics.median(found)
-    rank = max(1, int(binom.ppf(0.01, len(found), 0.5)))
+    ranked, middle = sorted(results), 100 * statistics.median(results)
+    rank = max(1, int(binom.ppf(0.01, len(results), 0.5)))
     low, high = 100 * ranked[rank - 1], 100 * ranked[-rank]
-    print(f"{name}: {middle:.1f} % [{low:.1f}, {high:.1f}] of {len(found)} pairs")
+    print(f"{name}: {middle:.1f} % [{low:.1f}, {high:.1f}] of {len(results)} pairs")
     return middle
 
 
@@ -106,9 +106,9 @@ async def _later(crowd: Crowd, seconds: float, name: str) -> None:
 async def _cpu(crowd: Crowd) -> float:
     """Return the seconds of the processor that threads which answer users have used."""
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
-    _, told = await line.ask("GET", "/metrics?brief=true", headers)
+    _, answer = await line.ask("GET", "/metrics?brief=true", headers)
     line.close()
-    by = re.findall(r'^rainbow_thread_cpu_seconds{thread="(.*)"} (.*)$', told.decode(), re.M)
+    by = re.findall(r'^rainbow_thread_cpu_seconds{thread="(.*)"} (.*)$', answer.decode(), re.M)
     return sum(float(seconds) for name, seconds in by if name not in OTHERS)
 
 
@@ -179,8 +179,8 @@ async def _empty(crowd: Crowd) -> None:
     """Empty the queue of the large cluster: to plan it takes a core by itself, with viewers or without."""
     line, headers = Line(crowd.port), {"Authorization": f"Bearer {crowd.token}"}
     while True:
-        _, told = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING,RUNNING&limit=500", headers)
-        if not (waiting := json.loads(told)["jobs"]):
+        _, answer = await line.ask("GET", f"/v1/jobs?cluster={LARGE}&state=WAITING,RUNNING&limit=500", headers)
+        if not (waiting := json.loads(answer)["jobs"]):
             return await asyncio.sleep(3 * ENDED)
         for job in waiting:
             await line.ask("DELETE", f"/v1/jobs/{job['id']}", headers)

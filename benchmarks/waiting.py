@@ -114,7 +114,7 @@ class _Queue:
     def differing(self) -> int:
         """Count of some waiting jobs those of which list, show and why do not say the same."""
         chosen = job_filter(WHO, {"state": "waiting"}, None, ASKED)
-        found = 0
+        count = 0
         for one in listing(self.service, WHO, chosen):
             said = [
                 one["wait"],
@@ -122,8 +122,8 @@ class _Queue:
                 why_now(self.service, WHO, one["id"])["wait"],
             ]
             words = [(wait["reason"], wait["text"], wait["facts"]) for wait in said]
-            found += any(word != words[0] for word in words)
-        return found
+            count += any(word != words[0] for word in words)
+        return count
 
 
 @contextmanager

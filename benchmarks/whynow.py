@@ -35,8 +35,8 @@ def whynow() -> None:
                 trials = [*_trials(seen)]
                 quiet, full = ([*_plans(seen, quiet=kind)] for kind in (True, False))
             rows = median(_listing(service) for _ in range(RUNS)) - median(full)
-            found = (median(trials), max(trials), max(0.0, rows), median(full), median(quiet))
-            row(policy, *(spent / 1e3 for spent in found))
+            results = (median(trials), max(trials), max(0.0, rows), median(full), median(quiet))
+            row(policy, *(spent / 1e3 for spent in results))
     print("promised: a trial 20 ms, 100 rows 20 ms beside the plan, a full plan twice a quiet one")
 
 
@@ -75,8 +75,8 @@ def _frozen(service: Service) -> Iterator[Frozen]:
 def _queue(policy: str) -> Iterator[Service]:
     """Give a full cluster on which space is kept for a wide job, and many others wait."""
     with server() as service:
-        told = {"name": "oak", "graph": {"graph": _graph()}, "policy": {"name": policy}}
-        register(service, WHO, told)
+        answer = {"name": "oak", "graph": {"graph": _graph()}, "policy": {"name": policy}}
+        register(service, WHO, answer)
         heartbeat(service, WHO, "oak", "a", None, [])
         _submit(service, _spec("node", 4, 3_600), 200)
         _run(service)

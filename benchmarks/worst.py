@@ -44,12 +44,12 @@ def worst() -> None:
 
 def _fresh(request: Request, cluster: Cluster, runs: int = 3) -> float:
     """Time a request that was never seen, on a cluster that was."""
-    index, found = backends.get("index"), []
+    index, results = backends.get("index"), []
     index.match(asking(cores(1)), cluster)
     for _ in range(runs):
         index.forget()
-        found.append(once(lambda: index.match(request, cluster)) / 1e3)
-    return median(found)
+        results.append(once(lambda: index.match(request, cluster)) / 1e3)
+    return median(results)
 
 
 def _strict() -> None:
@@ -122,13 +122,13 @@ def _commands() -> None:
 
 
 def _command(*words: str) -> float:
-    found, kept = [], {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # compiled once, as where it is installed
+    results, stored = [], {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # compiled once, as where it is installed
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "rainbow", *words], check=True, stdout=subprocess.DEVNULL, env=kept)
+        subprocess.run([sys.executable, "-m", "rainbow", *words], check=True, stdout=subprocess.DEVNULL, env=stored)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return median(found) * 1e3
+        results.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return median(results) * 1e3
 
 
 if __name__ == "__main__":

@@ -84,11 +84,11 @@ class Registry(Generic[P]):
             raise self.fault(entry.name, fault) from fault
         return made if self._factories else cast("P", _guarded(made, lambda fault: self.fault(entry.name, fault)))
 
-    def _made(self, found: Any) -> P:
+    def _made(self, result: Any) -> P:
         """Return a plug-in: what was given, or what a class makes; a factory of what was given if that is none."""
         if self._factories:
-            return cast("P", found if callable(found) else lambda *_: found)
-        return cast("P", found() if isinstance(found, type) else found)
+            return cast("P", result if callable(result) else lambda *_: result)
+        return cast("P", result() if isinstance(result, type) else result)
 
     def fault(self, name: str, fault: Exception) -> PluginFault:
         """Return the report of an exception of an installed plug-in."""
@@ -133,9 +133,9 @@ def _reading(plugin: Any, name: str, blame: Blame) -> Callable[[Any], Any]:
 
 def _calling(call: Callable[..., Any], blame: Blame) -> Callable[..., Any]:
     @wraps(call)
-    def guarded(*given: Any, **named: Any) -> Any:
+    def guarded(*options: Any, **named: Any) -> Any:
         try:
-            return call(*given, **named)
+            return call(*options, **named)
         except RainbowError:
             raise
         except Exception as fault:  # somebody else's code: anything may be wrong with it
@@ -152,5 +152,5 @@ def names_of(group: str) -> list[str]:
 def _entry_points(group: str, name: str | None = None) -> EntryPoints:
     from importlib import metadata  # a fifth of what a command takes to start, and few ask for what is installed
 
-    found = metadata.entry_points(group=group)
-    return found if name is None else found.select(name=name)
+    result = metadata.entry_points(group=group)
+    return result if name is None else result.select(name=name)

@@ -21,13 +21,13 @@ SHORTEST = 4  # bytes of a secret: what is shorter would be found in other words
 _taken: dict[str, str] = {}
 
 
-def forget(*given: str | None) -> None:
-    """Take every secret out of the environment; `given` are secrets that came as arguments."""
+def forget(*text: str | None) -> None:
+    """Take every secret out of the environment; `text` are secrets that came as arguments."""
     for name in NAMES:
         value = os.environ.pop(name, None)
         if value:
             _taken[name] = value
-    _erase([*_taken.values(), *filter(None, given)])
+    _erase([*_taken.values(), *filter(None, text)])
 
 
 def secret_of(name: str) -> str | None:
@@ -58,10 +58,10 @@ def _erase(secrets: Iterable[str]) -> None:
     """Overwrite secrets where the kernel reads this process's first environment and arguments from."""
     if sys.platform != "linux":
         return
-    wanted = [found for found in map(os.fsencode, secrets) if len(found) >= SHORTEST]
-    for start, end in _regions() if wanted else ():
+    requirements = [result for result in map(os.fsencode, secrets) if len(result) >= SHORTEST]
+    for start, end in _regions() if requirements else ():
         text = ctypes.string_at(start, end - start)
-        for secret in wanted:
+        for secret in requirements:
             at = text.find(secret)
             while at >= 0:
                 ctypes.memset(start + at, ord("x"), len(secret))

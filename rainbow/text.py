@@ -50,8 +50,8 @@ def seconds_of(text: str, local: Callable[[datetime], float] = _in_utc) -> float
     (1.0, 0.0)
     """
     leap = text[16:19] == ":60"  # no datetime has it: the second after :59
-    found = datetime.fromisoformat((f"{text[:17]}59{text[19:]}" if leap else text).upper())
-    return (found.timestamp() if found.tzinfo else local(found)) + leap
+    result = datetime.fromisoformat((f"{text[:17]}59{text[19:]}" if leap else text).upper())
+    return (result.timestamp() if result.tzinfo else local(result)) + leap
 
 
 MOST_WARNINGS = 50
@@ -59,9 +59,9 @@ MOST_WARNINGS = 50
 
 def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) -> Iterator[str]:
     """Yield the first of many warnings in words, and how many more there are."""
-    for k, warning in enumerate(found := list(warnings)):
+    for k, warning in enumerate(results := list(warnings)):
         if k == MOST_WARNINGS:
-            yield f"... and {len(found) - k} more of this kind"
+            yield f"... and {len(results) - k} more of this kind"
             return
         yield words(warning)
 
@@ -79,8 +79,8 @@ def meant(name: Any, known: Iterable[str]) -> str:
     >>> meant("replica", ["replicas", "type"]), meant("colour", ["replicas", "type"])
     ('did you mean replicas?', '')
     """
-    found = difflib.get_close_matches(str(name)[:LONGEST], list(known), n=1, cutoff=0.75)
-    return f"did you mean {found[0]}?" if found else ""
+    result = difflib.get_close_matches(str(name)[:LONGEST], list(known), n=1, cutoff=0.75)
+    return f"did you mean {result[0]}?" if result else ""
 
 
 def unread(at: str, key: Any, known: Iterable[str]) -> str:
@@ -112,11 +112,11 @@ def in_time(seconds: float) -> str:
     >>> in_time(129600), in_time(5400), in_time(30), in_time(86400)
     ('1d 12h', '1h 30m', '30s', '1d')
     """
-    parts, left = [], round(seconds)
+    parts, remaining = [], round(seconds)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        if left >= size:
-            parts.append(f"{left // size}{unit}")
-            left %= size
+        if remaining >= size:
+            parts.append(f"{remaining // size}{unit}")
+            remaining %= size
     return " ".join(parts[:2]) or "0s"
 
 

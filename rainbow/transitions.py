@@ -216,8 +216,8 @@ def pause(losses: int) -> float:
 def _assigned(task: Task, event: Assigned, now: float) -> Task:
     placement = {worker: dict(amounts) for worker, amounts in event.placement.items()}
     held = None if event.held is None else {worker: list(paths) for worker, paths in event.held.items()}
-    given = {"placement": placement, "held": held, "slots": event.slots}
-    return advance(task, T.ASSIGNED, **given, agent="", assigned_at=now, detail="", preempted=None, site=None)
+    options = {"placement": placement, "held": held, "slots": event.slots}
+    return advance(task, T.ASSIGNED, **options, agent="", assigned_at=now, detail="", preempted=None, site=None)
 
 
 def _accepted(task: Task, event: Accepted, now: float) -> Task:
@@ -232,10 +232,10 @@ def _pending(task: Task, event: Pending, now: float) -> Task:
         task = advance(task, T.ACCEPTED, started_at=None, suspended_at=None, paused=0.0, hold=Hold.NONE, detail="")
     if task.state is not T.ACCEPTED:
         return task
-    told = {"code": event.code or "pending", "text": event.text, "facts": event.facts}
+    answer = {"code": event.code or "pending", "text": event.text, "facts": event.facts}
     before = task.pending or {}
-    since = before["since"] if before.get("code") == told["code"] else now
-    return replace(task, pending={**told, "since": since})
+    since = before["since"] if before.get("code") == answer["code"] else now
+    return replace(task, pending={**answer, "since": since})
 
 
 def _at_site(task: Task, event: AtSite, now: float) -> Task:
@@ -319,8 +319,8 @@ def _lost(task: Task, event: Lost, now: float) -> Task:
         return advance(task, T.FAILED, detail=detail, cause=LOST, ended_at=now)
     history = [*task.losses, {"attempt": task.attempt, "at": now, "why": event.why}]
     if 0 < event.max_lost <= len(history):
-        told = "; ".join(f"attempt {one['attempt']}: {one['why']}" for one in history)
-        detail = f"lost {len(history)} times, the limit is {event.max_lost}: {told}"[:LONGEST_DETAIL]
+        text = "; ".join(f"attempt {one['attempt']}: {one['why']}" for one in history)
+        detail = f"lost {len(history)} times, the limit is {event.max_lost}: {text}"[:LONGEST_DETAIL]
         return advance(task, T.FAILED, losses=history, detail=detail, cause=LOST, ended_at=now)
     after = now + pause(len(history))
     return advance(task, T.WAITING, losses=history[-MOST_LOSSES:], detail=event.why, not_before=after)
@@ -349,20 +349,20 @@ def _ended(task: Task, event: Ended, now: float) -> Task:
 
 def _final(task: Task, event: Ended, now: float) -> Task:
     state = T.COMPLETED if event.good else RESULTS.get(event.result, T.FAILED)
-    given: dict[str, Any] = {"exit_code": event.exit_code, "output": event.output, "errors": event.errors}
+    options: dict[str, Any] = {"exit_code": event.exit_code, "output": event.output, "errors": event.errors}
     if task.suspended_at is not None:
-        given |= {"paused": task.paused + now - task.suspended_at, "suspended_at": None}
-    return advance(task, state, ended_at=now, detail=event.detail, cause=event.cause, **given)
+        options |= {"paused": task.paused + now - task.suspended_at, "suspended_at": None}
+    return advance(task, state, ended_at=now, detail=event.detail, cause=event.cause, **options)
 
 
 def _instance(task: Task, event: Ended, now: float) -> Task | None:
     """Return an instance of a service as it waits for its next start; None if it has ended soon too often."""
     lasted = task.started_at is not None and now - task.started_at >= EARLY_END
-    left = STARTS if lasted else task.retries_left - 1
-    if left < 0:
+    remaining = STARTS if lasted else task.retries_left - 1
+    if remaining < 0:
         return None
     how = event.detail or f"it ended with exit code {event.exit_code}"
-    return advance(task, T.WAITING, retries_left=left, detail=f"{how}; an instance of a service starts again")
+    return advance(task, T.WAITING, retries_left=remaining, detail=f"{how}; an instance of a service starts again")
 
 
 _RULES: Mapping[type, Callable[[Task, Any, float], Task]] = {

@@ -217,14 +217,14 @@ class Commit:
             self.last = now
             if self.taken and (len(self.taken) >= MOST_PARTS or now - self._began >= self._seconds()):
                 return None
-            found = queue._waiting.take(self._fits)
-            if found is None:
+            part = queue._waiting.take(self._fits)
+            if part is None:
                 return None
-            self.taken.append(found)
+            self.taken.append(part)
             self.is_begun = True
             self.is_single = len(self.taken) == 1 and queue._waiting.first(self._fits) is None
-            found.item.call.waiting.popleft()
-            return found.item.part
+            part.item.call.waiting.popleft()
+            return part.item.part
 
     def _fits(self, item: _Item) -> bool:
         return item.call.kind is not None and item.call.kind == self._kind

@@ -44,12 +44,12 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=ROOT / "dist")
     parser.add_argument("--offline", action="store_true", help="take everything from the cache")
     parser.add_argument("--key", default=os.environ.get("SIGNING_KEY"), help="private key for SSH that signs")
-    asked = parser.parse_args()
+    requests = parser.parse_args()
     try:
-        check_tree(asked.version)
-        made = make(asked.version, asked.cache.absolute(), offline=asked.offline)
-        write(made, asked.into, asked.key)
-        tag(asked.version, asked.key)
+        check_tree(requests.version)
+        made = make(requests.version, requests.cache.absolute(), offline=requests.offline)
+        write(made, requests.into, requests.key)
+        tag(requests.version, requests.key)
     except (ReleaseError, subprocess.CalledProcessError) as fault:
         print(f"release: {fault}", file=sys.stderr)
         return 1
@@ -77,8 +77,8 @@ def make(version: str, cache: Path, *, offline: bool) -> dict[str, bytes]:
     epoch = _git("log", "-1", "--format=%ct")
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "dist")
-        given = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
-        _run(sys.executable, "-m", "hatchling", "build", "-d", str(built), env=given)
+        options = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
+        _run(sys.executable, "-m", "hatchling", "build", "-d", str(built), env=options)
         [wheel] = built.glob("*.whl")
         python = environment(Path(folder, "venv"), wheel, cache, offline=offline)
         try_out(python, version)
@@ -129,9 +129,9 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def sbom(version: str, found: list[dict[str, Any]], epoch: int) -> bytes:
+def sbom(version: str, results: list[dict[str, Any]], epoch: int) -> bytes:
     """Write the distributions as CycloneDX 1.6: equal bytes for equal distributions and commits."""
-    refs = {canonical(one["name"]): f"pkg:pypi/{canonical(one['name'])}@{one['version']}" for one in found}
+    refs = {canonical(one["name"]): f"pkg:pypi/{canonical(one['name'])}@{one['version']}" for one in results}
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([version, epoch, sorted(refs.values())]))
     document = {
         "bomFormat": "CycloneDX",
@@ -140,11 +140,11 @@ def sbom(version: str, found: list[dict[str, Any]], epoch: int) -> bytes:
         "version": 1,
         "metadata": {
             "timestamp": datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "component": _component(next(one for one in found if canonical(one["name"]) == DISTRIBUTION), refs),
+            "component": _component(next(one for one in results if canonical(one["name"]) == DISTRIBUTION), refs),
         },
-        "components": [_component(one, refs) for one in found if canonical(one["name"]) != DISTRIBUTION],
+        "components": [_component(one, refs) for one in results if canonical(one["name"]) != DISTRIBUTION],
         "dependencies": [
-            {"ref": refs[canonical(one["name"])], "dependsOn": sorted(set(_needs(one, refs)))} for one in found
+            {"ref": refs[canonical(one["name"])], "dependsOn": sorted(set(_needs(one, refs)))} for one in results
         ],
     }
     return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"

@@ -127,8 +127,8 @@ class Clock:
 class Cluster:
     """A registered cluster with its credentials, and its agent's voice."""
 
-    def __init__(self, api: Api, name: str, told: dict[str, Any]) -> None:
-        self.api, self.name, self.token, self.secret = api, name, told["token"], told["secret"]
+    def __init__(self, api: Api, name: str, answer: dict[str, Any]) -> None:
+        self.api, self.name, self.token, self.secret = api, name, answer["token"], answer["secret"]
 
     def serve_one_job_a_worker(self) -> None:
         """Let each worker serve one job at a time."""
@@ -142,15 +142,15 @@ class Cluster:
         """Step, receive what is offered and accept it."""
         step(self.api.service, self.name)
         offers: list[dict[str, Any]] = self.say("receive", agent, max=100)["tasks"]
-        wanted = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
-        assert self.say("accept", agent, tasks=wanted)["accepted"] == [offer["id"] for offer in offers]
+        requirements = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
+        assert self.say("accept", agent, tasks=requirements)["accepted"] == [offer["id"] for offer in offers]
         return offers
 
     def end(self, offer: dict[str, Any], agent: str = "a", **event: Any) -> dict[str, Any]:
         """Report a task's end, by default a good one."""
-        told = {"task": offer["id"], "attempt": offer["attempt"], "event": "ended"}
+        answer = {"task": offer["id"], "attempt": offer["attempt"], "event": "ended"}
         ended = {"result": "exited", "exit_code": 0, "output": "", **event}
-        return self.say("events", agent, events=[{**told, **ended}])
+        return self.say("events", agent, events=[{**answer, **ended}])
 
 
 class Api:
@@ -186,12 +186,12 @@ class Api:
         answer = self.call(method, path, body, *tokens)
         text = answer.get_data(as_text=True)
         assert answer.mimetype == "application/problem+json", text
-        told = answer.get_json()
-        assert (answer.status_code, told["status"], told["code"]) == (status, status, code), text
-        assert {"type", "title", "detail"} <= set(told)
+        reported = answer.get_json()
+        assert (answer.status_code, reported["status"], reported["code"]) == (status, status, code), text
+        assert {"type", "title", "detail"} <= set(reported)
         assert "Traceback" not in text
         assert 'File "' not in text
-        return told
+        return reported
 
 
 def snapshot(service: Service, name: str) -> Frozen | None:
@@ -255,8 +255,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         name = metafunc.module.__name__.rpartition(".")[2]
         marks = [pytest.mark.soak] if name.startswith(SOAKED_ON_BOTH) else []
         both = ["sqlite", pytest.param("postgresql", marks=marks)]
-        found = both if name.startswith((*ON_BOTH, *SOAKED_ON_BOTH)) else ["sqlite"]
-        metafunc.parametrize("database", found, indirect=True)
+        results = both if name.startswith((*ON_BOTH, *SOAKED_ON_BOTH)) else ["sqlite"]
+        metafunc.parametrize("database", results, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -280,9 +280,9 @@ def on_slurm(slurm_server: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     monkeypatch.setenv("SLURM_CONF", str(slurm_server.conf))
     be_lively(monkeypatch)
     yield slurm_server
-    left = slurm_server.run("squeue", "-h", "-o", "%A").split()
-    if left:
-        slurm_server.run("scancel", *set(left))
+    remaining = slurm_server.run("squeue", "-h", "-o", "%A").split()
+    if remaining:
+        slurm_server.run("scancel", *set(remaining))
         until = time.monotonic() + 20
         while slurm_server.run("squeue", "-h", "-o", "%A").split() and time.monotonic() < until:
             time.sleep(0.2)
@@ -346,8 +346,8 @@ def app_of(service: Service) -> Flask:
 def open_service_at(database: str | Path, clock: Clock, **settings: Any) -> Service:
     """Open the service whose store is here (a folder: a SQLite file in it), as after a restart."""
     url = database if isinstance(database, str) else str(new_file(database / "rainbow.db"))
-    given = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
-    return Service(open_store(url), given, clock)
+    options = Settings(secret=REGISTRATION, admin=ADMIN, **settings)
+    return Service(open_store(url), options, clock)
 
 
 # files that take a minute or so, each on one worker: begun last they would keep the others waiting

@@ -26,13 +26,13 @@ REGISTRATION, ADMIN = "rbr_of-the-walks", "rba_of-the-walks"
 
 
 @contextmanager
-def traced(found: set[str]) -> Iterator[None]:
+def traced(results: set[str]) -> Iterator[None]:
     """Note the files of rainbow/ whose functions run."""
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         path = frame.f_code.co_filename
         if event == "call" and frame.f_code.co_name != "<module>" and path.startswith(f"{ROOT}/rainbow/"):
-            found.add(path.removeprefix(f"{ROOT}/rainbow/"))
+            results.add(path.removeprefix(f"{ROOT}/rainbow/"))
 
     sys.setprofile(note)
     try:
@@ -101,7 +101,7 @@ class Walks:
 
 def files_of_walks() -> dict[str, set[str]]:
     """Walk all walks, each policy's step in a service of its own, whose only cluster gets the job each time."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for policy in ("", "load_based", "fair_share", "priority"):
         with tempfile.TemporaryDirectory() as folder:
             walks = Walks(folder, CLUSTERS[:1] if policy else CLUSTERS)
@@ -112,18 +112,18 @@ def files_of_walks() -> dict[str, set[str]]:
             if policy == "priority":
                 walks.agent(cluster)
             walks.service.close()
-            found |= walks.files
-    return found
+            results |= walks.files
+    return results
 
 
-def main(wanted: str = "") -> None:
+def main(target: str = "") -> None:
     """Print how many files each walk runs through, or the files of one."""
-    found = files_of_walks()
-    if wanted:
-        print("\n".join(sorted(found[wanted])))
+    results = files_of_walks()
+    if target:
+        print("\n".join(sorted(results[target])))
         return
     print("| walk | files | folders |\n|---|---|---|")
-    for name, files in found.items():
+    for name, files in results.items():
         print(f"| {name} | {len(files)} | {len({Path(file).parent for file in files})} |")
 
 

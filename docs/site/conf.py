@@ -41,7 +41,7 @@ OUTSIDE = re.compile(r"\]\((?:\.\./([^)\s]+)|((?:design|site)/[^)\s]+|[^):#/\s]+
 
 def outward(page: str) -> str:
     """Let links that leave the pages lead to the repository."""
-    return OUTSIDE.sub(lambda found: f"]({SOURCE}{found[1] or f'docs/{found[2]}'})", page)
+    return OUTSIDE.sub(lambda result: f"]({SOURCE}{result[1] or f'docs/{result[2]}'})", page)
 
 
 def sidebar(index: str) -> str:

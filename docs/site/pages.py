@@ -49,24 +49,24 @@ def http_api() -> str:
         "common: credentials, problems, idempotency, events.",
     ]
     for path, methods in document["paths"].items():
-        parts += [operation(path, method, told) for method, told in methods.items()]
+        parts += [operation(path, method, answer) for method, answer in methods.items()]
     parts.append("## Schemas")
     for name, schema in sorted(document["components"]["schemas"].items()):
         parts += [f"### {name}", fenced(schema)]
     return "\n\n".join(parts) + "\n"
 
 
-def operation(path: str, method: str, told: Document) -> str:
+def operation(path: str, method: str, document: Document) -> str:
     """Return the section of one operation."""
-    parts = [f"## {method.upper()} {path}", f"{told['summary']} {told['description']}".strip()]
-    rows = [[f"`{one['name']}`", one["in"], said(one["schema"])] for one in told["parameters"]]
+    parts = [f"## {method.upper()} {path}", f"{document['summary']} {document['description']}".strip()]
+    rows = [[f"`{one['name']}`", one["in"], said(one["schema"])] for one in document["parameters"]]
     if rows:
         parts.append(table(["parameter", "in", "form"], rows))
-    for kind, body in told.get("requestBody", {}).get("content", {}).items():
+    for kind, body in document.get("requestBody", {}).get("content", {}).items():
         parts.append(f"Body, `{kind}`: {said(body['schema'])}")
         if "example" in body:
             parts.append(fenced(body["example"]))
-    for code, answer in told["responses"].items():
+    for code, answer in document["responses"].items():
         if code.startswith("2"):
             kinds = [f"`{kind}`: {said(body['schema'])}" for kind, body in answer.get("content", {}).items()]
             parts.append(f"Answers {code}{', ' if kinds else ''}{'; '.join(kinds)}.")

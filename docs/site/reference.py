@@ -53,7 +53,7 @@ def every_command() -> str:
     """Return the options that many commands have, then each command with its help, exit codes and JSON."""
     cases: Mapping[str, Any] = yaml.safe_load((ROOT / "tests" / "cases" / "cli" / "commands.yaml").read_text())
     every = list(commands())
-    common = Counter(found for _, command in every for one in command.params if (found := record(one)))
+    common = Counter(results for _, command in every for one in command.params if (results := record(one)))
     rows = [[f"`{names}`", text] for names, text in (one for one in common if one and common[one] >= COMMON)]
     parts = ["## Options of many commands", table(["option", "what"], rows)]
     for name, command in every:
@@ -74,13 +74,13 @@ def configuration() -> str:
     """Return every key of the configuration, from the comments of rainbow.yaml."""
     section, rows = "", []
     for line in (ROOT / "rainbow" / "service" / "rainbow.yaml").read_text().splitlines():
-        if found := re.fullmatch(r"(\w+):.*", line):
-            section = found[1]
-        elif found := re.fullmatch(r"  (# )?(\w+):(.*?)\s+# (.*)", line):
-            default = "" if found[1] else f"`{found[3].strip()}`" if found[3].strip() else ""
-            rows.append([f"`{section}.{found[2]}`", default, found[4]])
-        elif found := re.fullmatch(r"    selection: (.*)", line):
-            rows[-1][1] = f"`selection: {found[1]}`"
+        if result := re.fullmatch(r"(\w+):.*", line):
+            section = result[1]
+        elif result := re.fullmatch(r"  (# )?(\w+):(.*?)\s+# (.*)", line):
+            default = "" if result[1] else f"`{result[3].strip()}`" if result[3].strip() else ""
+            rows.append([f"`{section}.{result[2]}`", default, result[4]])
+        elif result := re.fullmatch(r"    selection: (.*)", line):
+            rows[-1][1] = f"`selection: {result[1]}`"
     return table(["key", "default", "what"], rows)
 
 
@@ -112,4 +112,4 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def filled(page: str) -> str:
     """Return a page with its generated parts."""
-    return re.sub(r"<!-- generated: ([a-z_ ]+) -->", lambda found: PARTS[found[1]](), page)
+    return re.sub(r"<!-- generated: ([a-z_ ]+) -->", lambda result: PARTS[result[1]](), page)

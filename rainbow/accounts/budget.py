@@ -58,54 +58,54 @@ class Budget:
         return dict(zip(PERIODS, names, strict=True))[self.period]
 
 
-def read_budget(given: Mapping[str, Any]) -> Budget | None:
+def read_budget(options: Mapping[str, Any]) -> Budget | None:
     """Read a budget; None of an empty one. RequestError names the key."""
-    if not given:
+    if not options:
         return None
-    _known(given, ("amount", "of", "period", "over"), "/budget")
-    amount, of = given.get("amount"), given.get("of", {"core": 1})
+    _known(options, ("amount", "of", "period", "over"), "/budget")
+    amount, of = options.get("amount"), options.get("of", {"core": 1})
     of = {COST: 1} if of == COST else of
     if amount is None or not _positive(amount):
         raise RequestError(f"amount must be a number of 0 or more, got {amount!r:.40}", pointer="/budget/amount")
     if not isinstance(of, Mapping) or not of or not all(map(_positive, of.values())):
         raise RequestError("of must be cost or weights by type, such as {core: 1}", pointer="/budget/of")
-    period, over = given.get("period", "month"), given.get("over", REFUSE)
+    period, over = options.get("period", "month"), options.get("over", REFUSE)
     for key, value, allowed in (("period", period, PERIODS), ("over", over, (REFUSE, LOWEST))):
         if value not in allowed:
-            told = f"{key} must be one of {', '.join(allowed)}, got {value!r:.40}"
-            raise RequestError(told, pointer=f"/budget/{key}")
+            text = f"{key} must be one of {', '.join(allowed)}, got {value!r:.40}"
+            raise RequestError(text, pointer=f"/budget/{key}")
     return Budget(float(amount), {str(kind): float(weight) for kind, weight in of.items()}, period, over)
 
 
-def read_limits(given: Mapping[str, Any], at: str = "/limits") -> dict[str, Any]:
+def read_limits(options: Mapping[str, Any], at: str = "/limits") -> dict[str, Any]:
     """Check an account's limits and return them; RequestError names the key."""
-    _known(given, (*LIMITS, GUARANTEED, "clusters"), at)
-    clusters = given.get("clusters", {})
+    _known(options, (*LIMITS, GUARANTEED, "clusters"), at)
+    clusters = options.get("clusters", {})
     if not isinstance(clusters, Mapping) or not all(isinstance(own, Mapping) for own in clusters.values()):
         raise RequestError("clusters must be limits by cluster", pointer=f"{at}/clusters")
     for name, own in clusters.items():
         _known(own, LIMITS, f"{at}/clusters/{name}")
         _numbers(own, f"{at}/clusters/{name}")
-    _numbers({key: value for key, value in given.items() if key != "clusters"}, at)
-    return dict(given)
+    _numbers({key: value for key, value in options.items() if key != "clusters"}, at)
+    return dict(options)
 
 
 def limit_of(limits: Mapping[str, Any], key: str, cluster: str | None = None) -> float | None:
     """Return a limit over all clusters, or that of one; None: there is none."""
     own = limits if cluster is None else limits.get("clusters", {}).get(cluster, {})
-    found = own.get(key)
-    return None if found is None else float(found)
+    result = own.get(key)
+    return None if result is None else float(result)
 
 
-def _known(given: Mapping[str, Any], known: tuple[str, ...], at: str) -> None:
-    for key in given:
+def _known(options: Mapping[str, Any], known: tuple[str, ...], at: str) -> None:
+    for key in options:
         if key not in known:
             hint = meant(key, known) or f"known are: {', '.join(known)}"
             raise RequestError(f"unknown key {key:.40}; {hint}", pointer=f"{at}/{key:.40}")
 
 
-def _numbers(given: Mapping[str, Any], at: str) -> None:
-    for key, value in given.items():
+def _numbers(options: Mapping[str, Any], at: str) -> None:
+    for key, value in options.items():
         if not _positive(value):
             raise RequestError(f"{key} must be a number of 0 or more, got {value!r:.40}", pointer=f"{at}/{key}")
 

@@ -90,7 +90,7 @@ class Tree:
         """Return the accounts a user is in, the default first."""
         return self.by_user.get(user, [])
 
-    def account_of(self, user: str, asked: str | None) -> str:
+    def account_of(self, user: str, query: str | None) -> str:
         """Return the account of a user's job: the one asked for, else their default, else none.
 
         Forbidden names the accounts they may use. Without accounts every job is without one, whatever it asks for.
@@ -98,12 +98,12 @@ class Tree:
         if not self.accounts:
             return ROOT
         own = self.of_user(user)
-        if asked is not None:
-            if asked in own:
-                return asked
-            near = meant(asked, own)
+        if query is not None:
+            if query in own:
+                return query
+            near = meant(query, own)
             hint = f"{near}; " if near else ""
-            raise Forbidden(f"user {user} may not use account {asked:.40}; {hint}{_may(user, own)}", accounts=own)
+            raise Forbidden(f"user {user} may not use account {query:.40}; {hint}{_may(user, own)}", accounts=own)
         if not own:
             raise Forbidden(f"user {user} is in no account; ask an operator: rainbow account set NAME --user {user}")
         if len(own) > 1 and not self.members[own[0], user].default:
@@ -118,10 +118,10 @@ class Tree:
             line = self.line(one.name)
             if line[-1].parent != ROOT:
                 ring = len(line) > DEEPEST
-                told = (
+                text = (
                     f"more than {DEEPEST} levels, or below itself" if ring else f"parent {line[-1].parent} not found"
                 )
-                raise ValueRefused(f"account {one.name}: {told}", pointer="/parent", account=one.name)
+                raise ValueRefused(f"account {one.name}: {text}", pointer="/parent", account=one.name)
 
 
 def _may(user: str, own: list[str]) -> str:

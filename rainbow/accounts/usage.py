@@ -62,8 +62,8 @@ class UsageRules:
 
 def used(amounts: Mapping[str, float], seconds: float, rate: float = 0.0) -> dict[str, float]:
     """Return amounts times seconds, and what that costs at a rate for a core second."""
-    found = {kind: amount * seconds for kind, amount in amounts.items()}
-    return {**found, COST: found.get("core", 0.0) * rate} if rate else found
+    results = {kind: amount * seconds for kind, amount in amounts.items()}
+    return {**results, COST: results.get("core", 0.0) * rate} if rate else results
 
 
 def held(placement: Placement) -> dict[str, float]:
@@ -72,11 +72,11 @@ def held(placement: Placement) -> dict[str, float]:
     >>> held({"n0": {"core": 4}, "n1": {"core": 2, "gpu": 1}, "": {"licence": 1}})
     {'core': 6.0, 'gpu': 1.0, 'licence': 1.0, 'node': 2.0}
     """
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for amounts in placement.values():
         for kind, amount in amounts.items():
-            found[kind] = found.get(kind, 0.0) + amount
-    return {**found, NODE: float(sum(1 for name in placement if name))}
+            results[kind] = results.get(kind, 0.0) + amount
+    return {**results, NODE: float(sum(1 for name in placement if name))}
 
 
 def sum_of(amounts: Mapping[str, float], weights: Mapping[str, float]) -> float:

@@ -83,8 +83,8 @@ class BackgroundCall:
 
     def _rest_after(self, fault: BaseException) -> None:
         self._note(fault)
-        asked = getattr(fault, "retry_after", None) or 0.0
-        self.rest(min(max(asked, SHORTEST_REST * 2**self._faults), LONGEST_REST))
+        request = getattr(fault, "retry_after", None) or 0.0
+        self.rest(min(max(request, SHORTEST_REST * 2**self._faults), LONGEST_REST))
         self._faults = min(self._faults + 1, 10)
 
 

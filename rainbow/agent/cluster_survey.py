@@ -40,21 +40,21 @@ def describe() -> str:
 
 def load() -> dict[str, float]:
     """Return this machine's load: what runs or waits to (also per core), and the memory that is free, in MiB."""
-    found = {"load_avg": os.getloadavg()[0]}
-    found["np_load_avg"] = round(found["load_avg"] / cores(), 3)
+    results = {"load_avg": os.getloadavg()[0]}
+    results["np_load_avg"] = round(results["load_avg"] / cores(), 3)
     said = dict(line.partition(":")[::2] for line in _read(Path("/proc/meminfo")).splitlines())
     free = said.get("MemAvailable", "").split()
-    return {**found, **({"mem_free": float(int(free[0]) // 1024)} if free else {})}
+    return {**results, **({"mem_free": float(int(free[0]) // 1024)} if free else {})}
 
 
 def cores() -> int:
     """Count the cores this process may run on: hardware threads of one core are one, a limit in time is a limit."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    found = {_core(cpu) for cpu in usable}
+    results = {_core(cpu) for cpu in usable}
     quota, _, period = _read(CGROUP / "cpu.max").partition(" ")
     if quota.isdigit() and period.isdigit():
-        return max(1, min(len(found), int(quota) // int(period)))
-    return max(1, len(found))
+        return max(1, min(len(results), int(quota) // int(period)))
+    return max(1, len(results))
 
 
 def _core(cpu: int) -> tuple[str, str]:
@@ -124,8 +124,8 @@ def survey(source: str, waits: Mapping[int, float] = MappingProxyType({})) -> Su
 def _said(*command: str) -> str:
     done = _done(*command)
     if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Unavailable(f"{' '.join(command)}: {told[-1]}")
+        answer = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Unavailable(f"{' '.join(command)}: {answer[-1]}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -242,8 +242,8 @@ class ClusterWatch:
         changes = changes_between(self._graph[0], document)
         if changes == []:
             return
-        told = self._changed(changes, self._graph[1]) or self._client.put_graph(self._cluster, document)
-        self._graph = document, told["revision"]
+        answer = self._changed(changes, self._graph[1]) or self._client.put_graph(self._cluster, document)
+        self._graph = document, answer["revision"]
         self._say("the cluster's graph has changed")
 
     def _changed(self, changes: list[dict[str, Any]] | None, revision: int) -> dict[str, Any] | None:

@@ -55,15 +55,15 @@ class Journal:
                 self.starting.add(run_id(read))
             else:
                 self.offers[run_id(read)] = read
-        told = self._db.execute("SELECT number, event FROM outbox ORDER BY number")
+        answer = self._db.execute("SELECT number, event FROM outbox ORDER BY number")
         self._outbox: deque[tuple[int, responses.Event]] = deque(
-            (number, json.loads(event)) for number, event in told
+            (number, json.loads(event)) for number, event in answer
         )
 
     def _begin(self) -> tuple[str, int]:
-        found = self._db.execute("SELECT id, starts FROM agent").fetchone()
-        called = found[0] if found else f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        block = found[1] + 1 if found else 1
+        result = self._db.execute("SELECT id, starts FROM agent").fetchone()
+        called = result[0] if result else f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        block = result[1] + 1 if result else 1
         with self._together():
             self._db.execute("DELETE FROM agent")
             self._db.execute("INSERT INTO agent VALUES (?, ?)", (called, block))

@@ -79,9 +79,9 @@ def waits(run: RunId, why: Pending) -> responses.Event:
     return {**said, "facts": dict(why.facts)}
 
 
-def placed(run: RunId, given: Mapping[str, Mapping[str, Sequence[int]]]) -> responses.Event:
+def placed(run: RunId, options: Mapping[str, Mapping[str, Sequence[int]]]) -> responses.Event:
     """Report which cores and GPUs a resource manager gave a run."""
-    binding = {worker: {kind: fold_ids(ids) for kind, ids in held.items()} for worker, held in given.items()}
+    binding = {worker: {kind: fold_ids(ids) for kind, ids in held.items()} for worker, held in options.items()}
     return {"task": run[0], "attempt": run[1], "event": "placed", "binding": binding}
 
 
@@ -177,9 +177,9 @@ def hold(executor: Executor, run: RunId, verb: str) -> responses.Event:
     return happened(run, DONE[verb])
 
 
-def end(executor: Executor, run: RunId, told: Mapping[str, Any]) -> None:
+def end(executor: Executor, run: RunId, answer: Mapping[str, Any]) -> None:
     """End a run; one that is preempted gets its signal first, where the executor can send one."""
-    if told.get("signal") and isinstance(executor, Warns):
-        executor.warn(run, told["signal"], told.get("grace", 0.0))
+    if answer.get("signal") and isinstance(executor, Warns):
+        executor.warn(run, answer["signal"], answer.get("grace", 0.0))
     else:
         executor.stop(run)

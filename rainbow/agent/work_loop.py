@@ -215,8 +215,8 @@ class Agent:
             return False
         if self._clock() >= self._stop_by:
             return True
-        left = self._executor.running() or self._journal.has_news or self._journal.offers
-        return not left and (self._has_signed_off or self._away or self._sign is None)
+        remaining = self._executor.running() or self._journal.has_news or self._journal.offers
+        return not remaining and (self._has_signed_off or self._away or self._sign is None)
 
     @property
     def _has_signed_off(self) -> bool:
@@ -270,19 +270,19 @@ class Agent:
 
     def _obey(self, answer: responses.Received | responses.Beat) -> None:
         running = set(self._executor.running())
-        told = {(event["task"], event["attempt"]) for event in self._journal.outbox}
+        answers = {(event["task"], event["attempt"]) for event in self._journal.outbox}
         for one in answer["stop"]:
             run = run_id(one)
             if run in running:
                 end(self._executor, run, one)
-            elif run not in told:  # never started here: its space must not stay booked
+            elif run not in answers:  # never started here: its space must not stay booked
                 self._journal.tell(ended(Ended(run, Result.STOPPED, detail="it was not running")))
         for run in map(run_id, answer.get("withdraw", ())):
-            if run in running and run not in told and isinstance(self._executor, Withdraws):
+            if run in running and run not in answers and isinstance(self._executor, Withdraws):
                 self._executor.withdraw(run)
         for verb, refs_ in (("suspend", answer.get("suspend", ())), ("resume", answer.get("resume", ()))):
             for run in map(run_id, refs_):
-                if run in running and run not in told:
+                if run in running and run not in answers:
                     self._journal.tell(hold(self._executor, run, verb))
 
     # ── voice ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -432,9 +432,9 @@ class Agent:
     def _tell_given(self) -> None:
         """Tell where the site has put runs."""
         if isinstance(self._executor, Gives):
-            for run, given in self._executor.given().items():
+            for run, options in self._executor.given().items():
                 if run in self._journal.starting:
-                    self._journal.tell(placed(run, given))
+                    self._journal.tell(placed(run, options))
 
     def _tell_site(self) -> None:
         """Tell how the site calls runs."""
@@ -481,11 +481,11 @@ class Agent:
         """Tell why runs have not begun, where their executor knows, and again when that is another reason."""
         if not isinstance(self._executor, Explains):
             return
-        found = self._executor.pending()
-        if found is self._account:  # thousands may wait, and this is every turn
+        results = self._executor.pending()
+        if results is self._account:  # thousands may wait, and this is every turn
             return
-        self._account = found
-        waiting = {run: why for run, why in found.items() if run in self._journal.starting}
+        self._account = results
+        waiting = {run: why for run, why in results.items() if run in self._journal.starting}
         for run, why in waiting.items():
             if self._explained.get(run) != why:
                 self._journal.tell(waits(run, why))

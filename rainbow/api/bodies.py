@@ -95,8 +95,8 @@ class _Limit:
     def exceeded(self, length: int | None) -> RainbowError:
         """Return what is said of a body of this length; None: its length is not known."""
         if self.allowed < self.most and (length is None or length <= self.most):
-            told = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
-            return Unauthenticated(told)
+            text = f"a body of more than {STRANGERS} bytes needs its credential in the header Authorization"
+            return Unauthenticated(text)
         if length is None:
             return LimitError(f"request body exceeds the limit of {self.most} bytes", limit=self.name)
         return LimitError(f"request body is {length} bytes; the limit is {self.most} bytes", limit=self.name)
@@ -132,12 +132,12 @@ class _Reading:
             async with asyncio.timeout(limits.body_seconds) as deadline:
                 await self._read(deadline)
         except TimeoutError:
-            told = f"the body was not here after {limits.body_seconds:g} s"
-            raise TimedOut(told, limit="body_seconds") from None
+            text = f"the body was not here after {limits.body_seconds:g} s"
+            raise TimedOut(text, limit="body_seconds") from None
         needed, most = self._needed(), limits.body_memory
         if needed > most and not self._limit.alone:
-            told = f"the body would take {needed >> 20} MiB of memory; the limit is {most >> 20} MiB"
-            raise LimitError(told, limit="body_memory")
+            text = f"the body would take {needed >> 20} MiB of memory; the limit is {most >> 20} MiB"
+            raise LimitError(text, limit="body_memory")
         self.memory = min(needed, most)
         return bytes(self._found)
 
@@ -183,10 +183,10 @@ class _Reading:
 
 def _is_packed(headers: Mapping[bytes, bytes]) -> bool:
     """Return whether a body comes as gzip; RequestError for an encoding that is neither that nor none."""
-    told = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
-    if told not in ("", "identity", "gzip", "x-gzip"):
-        raise RequestError(f"Content-Encoding must be gzip or identity, got {told:.40}", pointer="")
-    return told in ("gzip", "x-gzip")
+    text = headers.get(b"content-encoding", b"").decode("latin-1").strip().lower()
+    if text not in ("", "identity", "gzip", "x-gzip"):
+        raise RequestError(f"Content-Encoding must be gzip or identity, got {text:.40}", pointer="")
+    return text in ("gzip", "x-gzip")
 
 
 class _Unpacking:
@@ -211,8 +211,8 @@ class _Unpacking:
     def end(self) -> None:
         """Raise RequestError unless the body ended where its gzip did."""
         if self._follows or not self._inflate.eof:
-            told = "the body is not gzip: it ends before its end, or something follows it"
-            raise RequestError(told, pointer="")
+            text = "the body is not gzip: it ends before its end, or something follows it"
+            raise RequestError(text, pointer="")
 
 
 # ── turns ──
@@ -237,8 +237,8 @@ class _Turns:
         """Wait for a turn; TooMany if many do."""
         line = self._lines.setdefault(caller, _Line())
         if line.here > MOST_WAITING:
-            told = f"{MOST_WAITING} large requests wait already; send the next when one of them is answered"
-            raise TooMany(told, retry_after=2, limit="bodies")
+            text = f"{MOST_WAITING} large requests wait already; send the next when one of them is answered"
+            raise TooMany(text, retry_after=2, limit="bodies")
         line.here += 1
         try:
             await line.lock.acquire()

@@ -101,13 +101,13 @@ class Front:
     async def who(self, header: str) -> Caller | None:
         """Say who brings these credentials, if any of them is known."""
         now = asyncio.get_running_loop().time()
-        found = self._known.get(header)
-        if found is None or found[1] < now:
+        result = self._known.get(header)
+        if result is None or result[1] < now:
             who = await self._lanes.door.run("", self._look, header)
             if who is None:
                 return None
-            found = self._known.put(header, (who, now + REMEMBERED))
-        return found[0]
+            result = self._known.put(header, (who, now + REMEMBERED))
+        return result[0]
 
     def hear_left(self, cluster_id: str) -> None:
         """Let those look again who follow a cluster, if an agent of it has not come back."""
@@ -168,8 +168,8 @@ class HttpRequest:
 
     async def _run(self, body: bytes) -> None:
         loop, polls = asyncio.get_running_loop(), self._front._polls
-        began, asked = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
-        poll = polls.again(asked, began)
+        began, requests = loop.time(), (self._scope["path"], self._headers.get(b"authorization"), body)
+        poll = polls.again(requests, began)
         if poll is not None and not await self._wait(poll.pause, poll.agent):
             return await answer_with(self._send, poll.answer, self._scope["headers"])
         environ, waited = environment(self._scope, body, self._address), loop.time() - began if poll else 0.0
@@ -179,20 +179,20 @@ class HttpRequest:
             if answer.parts is not None:
                 return await self._stream(answer)
             pause = again.get(PAUSE)
-            polls.keep(asked, again, answer, loop.time())
+            polls.keep(requests, again, answer, loop.time())
             if pause is None or not await self._wait(pause, again.get(AGENT)):
                 return await _send(self._send, answer)
             waited = max(loop.time() - began, MOMENT)
 
     def _called(self, environ: dict[str, Any]) -> HttpAnswer:
-        told: list[Any] = []
+        answers: list[Any] = []
 
         def start(status: str, headers: list[tuple[str, str]], _fault: Any = None) -> Callable[[bytes], object]:
-            told[:] = status, headers
+            answers[:] = status, headers
             return bytes  # nobody writes that way
 
         parts = self._front._app(environ, start)
-        status, headers = int(told[0][:3]), [(k.lower().encode(), v.encode("latin-1")) for k, v in told[1]]
+        status, headers = int(answers[0][:3]), [(k.lower().encode(), v.encode("latin-1")) for k, v in answers[1]]
         if (b"content-type", b"text/event-stream; charset=utf-8") in headers:
             return HttpAnswer(status, headers, parts=parts)
         try:
@@ -257,14 +257,14 @@ def _wake(loop: asyncio.AbstractEventLoop, news: asyncio.Future[None]) -> None:
 
 def _pull(parts: Iterator[bytes | Pause]) -> tuple[bytes, Pause | bool]:
     """Take of a stream what there is; and a pause, or whether more may come."""
-    found = bytearray()
+    result = bytearray()
     for part in parts:
         if isinstance(part, Pause):
-            return bytes(found), part
-        found += part
-        if len(found) >= PART:
-            return bytes(found), True
-    return bytes(found), False
+            return bytes(result), part
+        result += part
+        if len(result) >= PART:
+            return bytes(result), True
+    return bytes(result), False
 
 
 def _close(parts: Any) -> None:
@@ -275,22 +275,22 @@ def _close(parts: Any) -> None:
 
 def answer_to(fault: RainbowError) -> HttpAnswer:
     """Write a problem of what never reached the application; the rest of its body is not read."""
-    told = body_of(fault)
-    body = json.dumps(told).encode()
+    answer = body_of(fault)
+    body = json.dumps(answer).encode()
     headers = {**headers_of(fault), "content-length": str(len(body)), "connection": "close", ID.decode(): ""}
-    return HttpAnswer(told["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
+    return HttpAnswer(answer["status"], [(k.lower().encode(), v.encode()) for k, v in headers.items()], body)
 
 
-def _named(answer: HttpAnswer, asked: Headers) -> HttpAnswer:
+def _named(answer: HttpAnswer, headers: Headers) -> HttpAnswer:
     """Return an answer that was ready as the answer to this request, with its id."""
     count("rainbow_requests", str(answer.status))
-    name = request_id(dict(asked).get(ID, b"").decode("latin-1")).encode()
+    name = request_id(dict(headers).get(ID, b"").decode("latin-1")).encode()
     return replace(answer, headers=[(key, name if key == ID else value) for key, value in answer.headers])
 
 
-async def answer_with(send: Callable[[Message], Any], answer: HttpAnswer, asked: Headers) -> None:
+async def answer_with(send: Callable[[Message], Any], answer: HttpAnswer, headers: Headers) -> None:
     """Send an answer that was ready, with the id of this request."""
-    await _send(send, _named(answer, asked))
+    await _send(send, _named(answer, headers))
 
 
 async def _send(send: Callable[[Message], Any], answer: HttpAnswer) -> None:

@@ -114,7 +114,7 @@ def _document(app: Flask, listed: int) -> dict[str, Any]:
             fixed = fixed or (rule.defaults or {}).get("verb", "")
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
                 paths.setdefault(path, {})[method.lower()] = _operation(app, rule.endpoint, method, path, fixed)
-    every = [told for methods in paths.values() for told in methods.values()]
+    every = [answer for methods in paths.values() for answer in methods.values()]
     _limit_pages(every, listed)
     _link(every)
     return {
@@ -133,7 +133,7 @@ def _document(app: Flask, listed: int) -> dict[str, Any]:
 
 
 def _limit_pages(operations: list[dict[str, Any]], listed: int) -> None:
-    for parameter in (parameter for told in operations for parameter in told["parameters"]):
+    for parameter in (parameter for answer in operations for parameter in answer["parameters"]):
         if parameter["schema"] is PAGE["limit"]:
             parameter["schema"] = {**PAGE["limit"], "maximum": listed}
 
@@ -141,10 +141,12 @@ def _limit_pages(operations: list[dict[str, Any]], listed: int) -> None:
 def _link(every: list[dict[str, Any]]) -> None:
     """Say of each answer that makes something which operations are about it."""
     for endpoint, (parameter, key) in MADE.items():
-        about = [told for told in every if any(p["name"] == parameter for p in told["parameters"])]
+        about = [answer for answer in every if any(p["name"] == parameter for p in answer["parameters"])]
         known = {parameter: f"$response.body#/{key}"}
-        links = {told["operationId"]: {"operationId": told["operationId"], "parameters": known} for told in about}
-        [maker] = [told for told in every if told["operationId"] == f"{endpoint.replace('.', '_')}_post"]
+        links = {
+            answer["operationId"]: {"operationId": answer["operationId"], "parameters": known} for answer in about
+        }
+        [maker] = [answer for answer in every if answer["operationId"] == f"{endpoint.replace('.', '_')}_post"]
         maker["responses"]["201"]["links"] = links
 
 
@@ -159,7 +161,7 @@ def _paths(rule: str) -> list[tuple[str, str]]:
 
 def _operation(app: Flask, endpoint: str, method: str, path: str, fixed: str) -> dict[str, Any]:
     summary, _, description = inspect.cleandoc(app.view_functions[endpoint].__doc__ or "").partition("\n")
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "operationId": "_".join(filter(None, [endpoint.replace(".", "_"), fixed, method.lower()])),
         "summary": summary,
         "description": " ".join(description.split()),
@@ -167,10 +169,10 @@ def _operation(app: Flask, endpoint: str, method: str, path: str, fixed: str) ->
         "responses": _responses(endpoint),
     }
     if endpoint not in OPEN:
-        told["security"] = [{"credentials": []}]
+        answer["security"] = [{"credentials": []}]
     if endpoint in BODIES:
-        told["requestBody"] = {"required": endpoint != "clusters.plan", "content": _bodies(endpoint)}
-    return told
+        answer["requestBody"] = {"required": endpoint != "clusters.plan", "content": _bodies(endpoint)}
+    return answer
 
 
 def _bodies(endpoint: str) -> dict[str, Any]:

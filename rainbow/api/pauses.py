@@ -79,18 +79,18 @@ class Polls(Generic[A]):
         self._service = service
         self._known: LruCache[Any, Poll[A]] = LruCache(MOST_POLLS)
 
-    def keep(self, asked: Any, environ: Mapping[str, Any], answer: A, now: float) -> None:
+    def keep(self, query: Any, environ: Mapping[str, Any], answer: A, now: float) -> None:
         """Remember a question and its answer, if it was an agent's and the view waits for something."""
         pause, agent, settings = environ.get(PAUSE), environ.get(AGENT), self._service.settings
         watched = settings.limits.rate or settings.server.log == "debug"  # every request has to be seen by the view
         if pause is None or agent is None or watched or not self._hears_all:
             return
         whole = replace(pause, seconds=pause.seconds + environ[WAITED])
-        self._known.put(asked, Poll(whole, answer, agent, now + settings.lease))
+        self._known.put(query, Poll(whole, answer, agent, now + settings.lease))
 
-    def again(self, asked: Any, now: float) -> Poll[A] | None:
+    def again(self, query: Any, now: float) -> Poll[A] | None:
         """Return a poll that is asked again, if nothing has happened since; the agent's lease begins again."""
-        poll, service = self._known.get(asked), self._service
+        poll, service = self._known.get(query), self._service
         if poll is None or poll.until < now or not self._hears_all or service.news.is_over(poll.pause):
             return None
         return poll if service.heartbeats.renew(*poll.agent) else None

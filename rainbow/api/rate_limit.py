@@ -43,12 +43,12 @@ class Buckets:
         [0.0, 0.5, 0.0]
         """
         with self._lock:
-            left, then = self._left.get(caller, (float(burst), now))
-            left = min(float(burst), left + (now - then) * rate)
+            remaining, then = self._left.get(caller, (float(burst), now))
+            remaining = min(float(burst), remaining + (now - then) * rate)
             if len(self._left) >= MOST_CALLERS and caller not in self._left:
                 self._left.clear()
-            self._left[caller] = (left - 1 if left >= 1 else left, now)
-        return 0.0 if left >= 1 else (1 - left) / rate
+            self._left[caller] = (remaining - 1 if remaining >= 1 else remaining, now)
+        return 0.0 if remaining >= 1 else (1 - remaining) / rate
 
 
 def pace(app: Flask) -> None:

@@ -266,8 +266,8 @@ def _answering(
 def check_workers(workers: int, database: str) -> None:
     """Raise ConfigError if a database cannot be served by this number of processes."""
     if workers > 1 and file_of(database) is not None:
-        told = f"server.workers must be 1 on SQLite, got {workers}: its file has one writer, and one process steps it"
-        raise ConfigError(f"{told}; use PostgreSQL (--database postgresql://...)", pointer="/server/workers")
+        text = f"server.workers must be 1 on SQLite, got {workers}: its file has one writer, and one process steps it"
+        raise ConfigError(f"{text}; use PostgreSQL (--database postgresql://...)", pointer="/server/workers")
 
 
 @contextmanager
@@ -288,8 +288,8 @@ def listener_at(host: str, port: int) -> socket.socket:
             return _bound(host, port)
         except OSError as fault:
             if fault.errno != errno.EADDRINUSE or time.monotonic() >= end:
-                told = f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
-                raise RainbowError(told) from fault
+                text = f"cannot listen on {host}:{port}: {fault.strerror}; use --port to choose another port"
+                raise RainbowError(text) from fault
         if not waits:
             log.warning("address-in-use", host=host, port=port, most=FREED)
         waits = True

@@ -58,17 +58,17 @@ MOST_CREDENTIALS = 64  # of a header, and of a body: each one is looked up
 def check_credentials(count: int, where: str) -> None:
     """Raise RequestError for more credentials than are looked up for one request."""
     if count > MOST_CREDENTIALS:
-        told = f"{where} brings {count} credentials; the limit is {MOST_CREDENTIALS}"
-        raise RequestError(told, pointer="")
+        text = f"{where} brings {count} credentials; the limit is {MOST_CREDENTIALS}"
+        raise RequestError(text, pointer="")
 
 
 MOST_LOGIN = 200  # characters
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def request_id(asked: str) -> str:
+def request_id(query: str) -> str:
     """Return the id a request brings, or a new one if that cannot be used."""
-    return asked if REQUEST_ID.fullmatch(asked) else secrets.token_hex(8)
+    return query if REQUEST_ID.fullmatch(query) else secrets.token_hex(8)
 
 
 def address_of(scope: Mapping[str, Any], proxies: Sequence[Network]) -> str:
@@ -80,8 +80,8 @@ def address_of(scope: Mapping[str, Any], proxies: Sequence[Network]) -> str:
     address = str(scope["client"][0]) if scope["client"] else ""
     if not proxies:
         return address
-    told = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
-    for each in reversed(told.split(",")):
+    answer = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for").decode("latin-1")
+    for each in reversed(answer.split(",")):
         if not _is_in(address, proxies) or not _is_address(each.strip()):
             break
         address = each.strip()
@@ -124,7 +124,7 @@ def once(
     act: Callable[[Caller, Any, KeyedCall], dict[str, Any]],
     status: int = 200,
     read: Callable[[], Any] = lambda: None,
-    write: Callable[[Any], Any] = lambda told: told,
+    write: Callable[[Any], Any] = lambda reported: reported,
 ) -> tuple[Response, int]:
     """Answer a call that may be sent again: what `act` returns, or as the first time under its Idempotency-Key.
 
@@ -141,8 +141,8 @@ def once(
         raise unknown
     operation = (request.method, request.path, sorted(request.args.items(multi=True)))
     try:
-        given = read()
-        call = KeyedCall.of(service(), key, tokens(), *operation, given)
+        options = read()
+        call = KeyedCall.of(service(), key, tokens(), *operation, options)
     except RainbowError as fault:  # strangers hear of nothing but that they are
         raise unknown or fault from None
     if (earlier := call.look()) is not None:
@@ -151,7 +151,7 @@ def once(
         return answer, status
     if asking is None:
         raise unknown or Unauthenticated()
-    return jsonify(write(act(asking, given, call))), status
+    return jsonify(write(act(asking, options, call))), status
 
 
 def body(graph: bool = False) -> bytes:
@@ -246,16 +246,16 @@ def jobspec_in(data: bytes, kind: str) -> tuple[Any, Mapping[str, Any]]:
         raise RequestError("the body is not UTF-8 text", pointer="") from None
     if kind.endswith("json") or (not kind.endswith("yaml") and text.lstrip().startswith("{")):
         try:
-            found = _parsed(text)
+            result = _parsed(text)
         except (ValueError, RecursionError) as fault:
             raise RequestError(f"request body is not valid JSON: {fault}", pointer="") from None
-        if not isinstance(found, dict):
+        if not isinstance(result, dict):
             raise RequestError("request body must be a JSON object", pointer="")
-        return (found["jobspec"], found) if "jobspec" in found else (found, {})
+        return (result["jobspec"], result) if "jobspec" in result else (result, {})
     if "\njobspec:" in f"\n{text}":
-        found, _ = load(text, Limits())
-        if isinstance(found, dict) and "jobspec" in found:
-            return found["jobspec"], found
+        result, _ = load(text, Limits())
+        if isinstance(result, dict) and "jobspec" in result:
+            return result["jobspec"], result
     return text, {}
 
 
@@ -418,12 +418,12 @@ def _first(faults: list[ValidationError]) -> ValidationError | None:
 
 def _missing(fault: ValidationError) -> str | None:
     """Return the key that an object lacks, if that is the fault; the first, if it has those of several forms."""
-    given: Any = fault.instance
+    options: Any = fault.instance
     if fault.validator == "required":
         required: Any = fault.validator_value
-        return next((str(key) for key in required if key not in given), None)
+        return next((str(key) for key in required if key not in options), None)
     keys = [key for way in _ways(fault) for key in way]
-    return next((key for key in keys if given.get(key) is None), keys[0] if keys else None)
+    return next((key for key in keys if options.get(key) is None), keys[0] if keys else None)
 
 
 def _ways(fault: ValidationError) -> list[list[str]]:

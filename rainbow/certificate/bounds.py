@@ -242,8 +242,8 @@ class Bounds:
     def each(self, r: Resource, measured: str, factor: int) -> int | None:
         """Return the base units that a unit of a request is in a quantity; None where they cannot be compared."""
         if r.unit:
-            wanted, each = quantity(r.unit)
-            return each if wanted == measured else None
+            requirement, each = quantity(r.unit)
+            return each if requirement == measured else None
         return self.nodes.vertices.largest.get((r.type, measured), factor)
 
     def scale(self, r: Resource) -> int:

@@ -78,15 +78,15 @@ class Vertices(Facts):
     def workers(self, vertex: str) -> list[str]:
         """Return the workers that a vertex lies in, innermost first, itself included."""
         kind = self.cluster.worker_type
-        found = [at for at in self.above(vertex) if self.fields(at).type == kind]
-        return found or ([] if kind in self.types else [self.cluster.root])
+        results = [at for at in self.above(vertex) if self.fields(at).type == kind]
+        return results or ([] if kind in self.types else [self.cluster.root])
 
     def units(self, r: Resource, row: Row) -> Fraction | None:
         """Return how many units of a request a row gives; None where they cannot be compared."""
         measured, factor = quantity(self.fields(str(row.vertex)).unit)
-        wanted, each = quantity(r.unit)
+        requirement, each = quantity(r.unit)
         if r.unit:
-            return Fraction(row.amount, each) if wanted == measured else None
+            return Fraction(row.amount, each) if requirement == measured else None
         units = Fraction(row.amount, self.largest.get((r.type, measured), factor))
         mixed = row.how == "all" and sum(kind == r.type for kind, _ in self.largest) > 1
         return Fraction(int(units)) if mixed else units
@@ -262,29 +262,29 @@ class _Check:
 
     def sums(self, floats: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         """Nothing is stood on twice, and no leaf or worker gives more than it has."""
-        stood, given = dict[str, int](), dict[str, int]()
+        stood, grants = dict[str, int](), dict[str, int]()
         for n, row in enumerate(self.rows):
             if row.how == "on" and stood.setdefault(str(row.vertex), n) != n:
                 yield f"row {n}: row {stood[str(row.vertex)]} stands on {row.vertex} too"
             if row.how == "of":
-                given[str(row.vertex)] = given.get(str(row.vertex), 0) + row.amount
-        for vertex, amount in given.items():
+                grants[str(row.vertex)] = grants.get(str(row.vertex), 0) + row.amount
+        for vertex, amount in grants.items():
             of_others = self.held.get(vertex, 0)
-            left = 0 if of_others is None else self.vertices.size(vertex) - of_others
-            if amount > left:
-                yield f"{vertex} gives {amount}, {max(left, 0)} of {self.vertices.size(vertex)} are free"
+            remaining = 0 if of_others is None else self.vertices.size(vertex) - of_others
+            if amount > remaining:
+                yield f"{vertex} gives {amount}, {max(remaining, 0)} of {self.vertices.size(vertex)} are free"
         for worker, amounts in floats.items():
-            yield from self._floating(worker, amounts, given)
+            yield from self._floating(worker, amounts, grants)
 
-    def _floating(self, worker: str, amounts: Mapping[str, int], given: Mapping[str, int]) -> Iterator[str]:
+    def _floating(self, worker: str, amounts: Mapping[str, int], grants: Mapping[str, int]) -> Iterator[str]:
         inside = [self.vertices.cluster.workers.get(worker, worker)]
         for vertex in inside:
             inside.extend(self.vertices.cluster.children(vertex))
         taken = {r.vertex for r in self.rows if self._has_alone(r)} | {v for v, n in self.held.items() if n is None}
         open_ones = [v for v in inside if self.vertices.is_leaf(v) and taken.isdisjoint(self.vertices.above(v))]
-        left = {v: self.vertices.size(v) - (self.held.get(v) or 0) - given.get(v, 0) for v in open_ones}
+        remaining = {v: self.vertices.size(v) - (self.held.get(v) or 0) - grants.get(v, 0) for v in open_ones}
         for type_, floating in amounts.items():
-            free = sum(n for v, n in left.items() if self.vertices.fields(v).type == type_)
+            free = sum(n for v, n in remaining.items() if self.vertices.fields(v).type == type_)
             if free < floating:
                 yield f"{worker}: {floating} {type_} are held of no vertex in particular, {free} are left"
 
@@ -317,21 +317,21 @@ class _Check:
         kind, levels = self.vertices.cluster.worker_type, self.vertices.cluster.worker_level_types
         for n, row in enumerate(self.rows):
             r, host = self.of(n), self._host(n)
-            asked = [(n, str(row.vertex))] if r.needs and not r.is_slot else []
+            requests = [(n, str(row.vertex))] if r.needs and not r.is_slot else []
             if r.needs and r.is_slot:
                 own = [k for child in self.children.get(row.request, ()) for k in self.below.get((n, child), ())]
                 own = [k for k in own if self.rows[k].how != "at"]
                 if any(child.type == kind for child in r.children):
-                    asked = [(k, str(self.rows[k].vertex)) for k in own if self.of(k).type == kind]
+                    requests = [(k, str(self.rows[k].vertex)) for k in own if self.of(k).type == kind]
                 elif host is not None:
-                    asked = [(n, host)]
+                    requests = [(n, host)]
                 elif r.children and levels.isdisjoint(child.type for child in r.children):
-                    asked = [(k, str(self.rows[k].vertex)) for k in own]
+                    requests = [(k, str(self.rows[k].vertex)) for k in own]
                 elif row.vertex is None:
                     yield f"row {n}: the slot needs a place"
                 else:
-                    asked = [(n, row.vertex or self.vertices.cluster.root)]
-            for k, vertex in asked:
+                    requests = [(n, row.vertex or self.vertices.cluster.root)]
+            for k, vertex in requests:
                 if not self.vertices.meets(r.needs, self.vertices.entry(vertex), self.meets):
                     yield f"row {k}: {vertex} does not meet {', '.join(need.subsystem for need in r.needs)}"
 

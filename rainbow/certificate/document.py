@@ -58,10 +58,10 @@ def folded(certificate: Certificate, milliseconds: float) -> bytes:
     """Write a certificate as a store keeps it, compressed: rows of equal nodes take a few bytes each."""
     rows = [list(row) for row in certificate.rows]
     slots, digest = sum(row.how == "at" for row in certificate.rows), ""
-    kept: Any = rows
+    stored: Any = rows
     if len(rows) > MOST_STORED:
-        digest, kept = hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest(), None
-    content = [certificate.graph, certificate.variant, len(rows), slots, milliseconds, digest, kept]
+        digest, stored = hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest(), None
+    content = [certificate.graph, certificate.variant, len(rows), slots, milliseconds, digest, stored]
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
 
 
@@ -72,8 +72,8 @@ def unfolded(content: bytes) -> Stored:
     >>> unfolded(folded(one, 0.1)) == Stored(one, 2, 1, 12, 0.1)
     True
     """
-    graph, variant, rows, slots, milliseconds, digest, kept = json.loads(zlib.decompress(content))
-    certificate = None if kept is None else Certificate(variant, tuple(Row(*row) for row in kept), graph)
+    graph, variant, rows, slots, milliseconds, digest, stored = json.loads(zlib.decompress(content))
+    certificate = None if stored is None else Certificate(variant, tuple(Row(*row) for row in stored), graph)
     return Stored(certificate, rows, slots, graph, milliseconds, digest)
 
 

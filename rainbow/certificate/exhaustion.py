@@ -166,7 +166,7 @@ class Exhaustion:
             yield [*below, *after], [Hold(n, goal.r.exclusive, chain)], []
 
     def _take(self, goal: Goal) -> Iterator[tuple[list[Goal], list[Hold], list[Draw]]]:
-        nodes, r, wanted = self.nodes, goal.r, self.bounds.wanted(goal.r)
+        nodes, r, requirement = self.nodes, goal.r, self.bounds.wanted(goal.r)
         chain, fits = self._inside(goal.chain), self._of_type(goal)
         whole = [n for n in fits if (r.exclusive or not nodes.is_leaf[n]) and not nodes.touched[n]]
         sizes = {n: self.bounds.size(r, n) for n in whole}
@@ -174,16 +174,16 @@ class Exhaustion:
         for many in range(len(whole) + 1):
             for chosen in combinations(whole, many):
                 self._step()
-                left = wanted - sum(sizes[n] for n in chosen)
-                if any(not sizes[n] or left + sizes[n] <= 0 for n in chosen):
+                remaining = requirement - sum(sizes[n] for n in chosen)
+                if any(not sizes[n] or remaining + sizes[n] <= 0 for n in chosen):
                     continue  # without it there would be enough
                 holds = [Hold(n, True, self._inside(chain)) for n in chosen]
-                for draws in self._draws(r, leaves, max(left, 0), chain):
+                for draws in self._draws(r, leaves, max(remaining, 0), chain):
                     yield [], holds, draws
 
-    def _draws(self, r: Resource, leaves: list[int], left: int, chain: Chain) -> Iterator[list[Draw]]:
+    def _draws(self, r: Resource, leaves: list[int], remaining: int, chain: Chain) -> Iterator[list[Draw]]:
         """Yield ways to draw what is left: together of leaves of one quantity, in whole units of several."""
-        if not left:
+        if not remaining:
             yield []
             return
         pools: dict[str, list[int]] = {}
@@ -193,7 +193,7 @@ class Exhaustion:
                 pools.setdefault(measured, []).append(n)
         each = {m: 1 if self.bounds.scale(r) != 1 else self.bounds.each(r, m, 1) or 1 for m in pools}
         most = [sum(self.nodes.free[n] for n in own) // each[m] for m, own in pools.items()]
-        for split in _splits(left, most):
+        for split in _splits(remaining, most):
             parts = zip(split, pools.items(), strict=True)
             yield [Draw(tuple(own), units * each[m], chain) for units, (m, own) in parts if units]
 
@@ -215,8 +215,8 @@ class Exhaustion:
             for draw in draws
         ]
         free = {n: self.nodes.free[n] for own in open_ones for n in own}
-        given: dict[tuple[int, int], int] = {}
-        return all(_gives(k, draw.amount, open_ones, free, given) for k, draw in enumerate(draws))
+        flows: dict[tuple[int, int], int] = {}
+        return all(_gives(k, draw.amount, open_ones, free, flows) for k, draw in enumerate(draws))
 
 
 def _splits(units: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -236,23 +236,23 @@ def _splits(units: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
 Given = dict[tuple[int, int], int]  # by draw and leaf
 
 
-def _gives(k: int, amount: int, open_ones: list[list[int]], free: dict[int, int], given: Given) -> bool:
+def _gives(k: int, amount: int, open_ones: list[list[int]], free: dict[int, int], flows: Given) -> bool:
     """Draw an amount, letting earlier draws give way to other leaves (augmenting paths, Ford and Fulkerson)."""
     while amount:
-        path = _path(k, open_ones, free, given)
+        path = _path(k, open_ones, free, flows)
         if path is None:
             return False
-        step = min(amount, free[path[-1]], *(given[path[i + 1], path[i]] for i in range(1, len(path) - 1, 2)))
+        step = min(amount, free[path[-1]], *(flows[path[i + 1], path[i]] for i in range(1, len(path) - 1, 2)))
         for i in range(0, len(path), 2):
-            given[path[i], path[i + 1]] = given.get((path[i], path[i + 1]), 0) + step
+            flows[path[i], path[i + 1]] = flows.get((path[i], path[i + 1]), 0) + step
         for i in range(1, len(path) - 1, 2):
-            given[path[i + 1], path[i]] -= step
+            flows[path[i + 1], path[i]] -= step
         free[path[-1]] -= step
         amount -= step
     return True
 
 
-def _path(k: int, open_ones: list[list[int]], free: dict[int, int], given: Given) -> list[int] | None:
+def _path(k: int, open_ones: list[list[int]], free: dict[int, int], flows: Given) -> list[int] | None:
     """Return draw, leaf, the draw that gives it up, leaf, and so on, to a leaf that has something left."""
     paths, seen, reached = [[k]], {k}, set[int]()
     while paths:
@@ -263,7 +263,7 @@ def _path(k: int, open_ones: list[list[int]], free: dict[int, int], given: Given
             if free[leaf]:
                 return [*way, leaf]
             reached.add(leaf)
-            others = [n for n in range(len(open_ones)) if given.get((n, leaf)) and n not in seen]
+            others = [n for n in range(len(open_ones)) if flows.get((n, leaf)) and n not in seen]
             seen.update(others)
             paths.extend([*way, leaf, other] for other in others)
     return None

@@ -103,21 +103,23 @@ def _fault(
     resources = request.variants[number]
     if claim.kind == "type":
         there = sum(size for kind, size in cluster.totals.items() if kind == claim.subject)
-        asked = dict(_multiplied(resources)).get(str(claim.subject), 0)
-        if there or claim.found or asked != claim.wanted or not asked:
-            return f"type: the request wants {asked} of {claim.subject}, the graph has {there}"
+        query = dict(_multiplied(resources)).get(str(claim.subject), 0)
+        if there or claim.found or query != claim.wanted or not query:
+            return f"type: the request wants {query} of {claim.subject}, the graph has {there}"
     if claim.kind == "total":
         counted = None if cluster.levels == "strict" else _totals(resources, cluster).get(str(claim.subject))
         if counted is None or counted != (claim.wanted, claim.found) or claim.wanted <= claim.found:
-            wanted, there = counted or (0, 0)
-            return f"total: of {claim.subject} {wanted} are wanted, {there} are there"
+            requirement, there = counted or (0, 0)
+            return f"total: of {claim.subject} {requirement} are wanted, {there} are there"
     if claim.kind == "bound":
         if cluster.levels == "strict":
             return "bound: a cluster of strict levels is not counted so"
         every = bounds(Nodes(request, cluster, held, (), meets), resources)
-        wanted, there = next(((wanted, there) for at, wanted, there in every if at == claim.subject), (0, 0))
-        if claim.wanted != wanted or there > claim.found or claim.found >= wanted:
-            return f"bound: request {claim.subject} wants {wanted}, at most {there} are there"
+        requirement, there = next(
+            ((requirement, there) for at, requirement, there in every if at == claim.subject), (0, 0)
+        )
+        if claim.wanted != requirement or there > claim.found or claim.found >= requirement:
+            return f"bound: request {claim.subject} wants {requirement}, at most {there} are there"
     return None
 
 
@@ -167,35 +169,35 @@ def _totals(resources: Sequence[Resource], cluster: Cluster) -> dict[str, tuple[
     for r, times in _each(resources):
         own = sizes.get(r.type, {})
         measured = next(iter(own), "")
-        wanted, factor = quantity(r.unit)
+        requirement, factor = quantity(r.unit)
         if not r.unit:
-            wanted, factor = measured, vertices.largest.get((r.type, measured), 0 if measured else 1)
-        if len(own) != 1 or wanted != measured or not factor:
+            requirement, factor = measured, vertices.largest.get((r.type, measured), 0 if measured else 1)
+        if len(own) != 1 or requirement != measured or not factor:
             result[r.type] = (0, 1)  # they cannot be added
             continue
-        asked, there = result.get(r.type, (0, own[measured]))
+        request, there = result.get(r.type, (0, own[measured]))
         is_amount = not r.children
-        if asked or r.type not in result:
-            result[r.type] = (asked + times * (factor if is_amount else 1), there)
+        if request or r.type not in result:
+            result[r.type] = (request + times * (factor if is_amount else 1), there)
     return result
 
 
 def _of_sums(resources: Sequence[Resource], cluster: Cluster) -> Refutation | None:
     """Return the first type that is missing or too little in all; where levels are strict no sizes are added."""
     types, totals = vertices_of(cluster).types, {} if cluster.levels == "strict" else _totals(resources, cluster)
-    for kind, asked in _multiplied(resources).items():
+    for kind, request in _multiplied(resources).items():
         if kind not in types:
-            return Refutation("type", kind, asked, 0)
-        wanted, there = totals.get(kind, (0, 0))
-        if wanted > there:
-            return Refutation("total", kind, wanted, there)
+            return Refutation("type", kind, request, 0)
+        requirement, there = totals.get(kind, (0, 0))
+        if requirement > there:
+            return Refutation("total", kind, requirement, there)
     return None
 
 
 def _bound(nodes: Nodes, resources: Sequence[Resource]) -> Refutation | None:
-    for number, wanted, there in bounds(nodes, resources):
-        if there < wanted:
-            return Refutation("bound", number, wanted, there)
+    for number, requirement, there in bounds(nodes, resources):
+        if there < requirement:
+            return Refutation("bound", number, requirement, there)
     return None
 
 

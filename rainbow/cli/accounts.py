@@ -63,24 +63,28 @@ def _changes(command: Any) -> Any:
     return command
 
 
-def _body(given: Mapping[str, Any]) -> dict[str, Any]:
+def _body(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the change that options ask for."""
-    body: dict[str, Any] = {key: given[key] for key in ("parent", "shares", "half_life") if given[key] is not None}
+    body: dict[str, Any] = {
+        key: options[key] for key in ("parent", "shares", "half_life") if options[key] is not None
+    }
     users: dict[str, Any] = {}
-    for name, _, shares in (text.partition("=") for text in given["users"]):
+    for name, _, shares in (text.partition("=") for text in options["users"]):
         users[name] = {"shares": int(_number(shares))} if shares else {}
-    for name in given["default_of"]:
+    for name in options["default_of"]:
         users[name] = {**users.get(name, {}), "default": True}
-    users |= dict.fromkeys(given["remove_user"])
-    budget = {"amount": given["budget"], "period": given["period"], "over": given["over"]}
-    if given["budget_of"]:
-        of = given["budget_of"]
+    users |= dict.fromkeys(options["remove_user"])
+    budget = {"amount": options["budget"], "period": options["period"], "over": options["over"]}
+    if options["budget_of"]:
+        of = options["budget_of"]
         budget["of"] = "cost" if of == "cost" else _pairs(of.split(","))
     body |= {"users": users} if users else {}
-    body |= {"limits": limits_of(given["limits"])} if given["limits"] else {}
-    body |= {"weights": _pairs(given["weight"])} if given["weight"] else {}
-    if given["budget"] is not None:
-        body["budget"] = {key: value for key, value in budget.items() if value is not None} if given["budget"] else {}
+    body |= {"limits": limits_of(options["limits"])} if options["limits"] else {}
+    body |= {"weights": _pairs(options["weight"])} if options["weight"] else {}
+    if options["budget"] is not None:
+        body["budget"] = (
+            {key: value for key, value in budget.items() if value is not None} if options["budget"] else {}
+        )
     elif any(value is not None for value in budget.values()):
         raise click.UsageError("--budget-of, --period and --over go with --budget")
     return body
@@ -112,7 +116,7 @@ def limits_of(texts: Iterable[str]) -> dict[str, Any]:
 @_changes
 @printer.output_option
 @with_tokens
-def create(client: Client, name: str, output: str, **given: Any) -> None:
+def create(client: Client, name: str, output: str, **options: Any) -> None:
     """Create an account: rainbow account create bio --shares 50 --user ann --budget 1000."""
     try:
         client.account(name)
@@ -122,7 +126,7 @@ def create(client: Client, name: str, output: str, **given: Any) -> None:
     else:
         raise Conflict(f"account {name} already exists; change it with rainbow account set")
     first = not client.accounts()
-    made = client.put_account(name, _body(given))
+    made = client.put_account(name, _body(options))
     _show(made, output)
     if first:
         _warn_of_first(client, made)
@@ -133,12 +137,12 @@ def _warn_of_first(client: Client, made: Mapping[str, Any]) -> None:
     inside = {one["user"] for one in made["users"]}
     others = sorted({job["requestor"] for job in client.jobs(limit=LOOKED_AT)["jobs"]} - inside)
     named = ", ".join(others[:NAMED]) + (f" and {len(others) - NAMED} more" if len(others) > NAMED else "")
-    told = (
+    text = (
         "this is the first account: from now on the server refuses submits of users who are in no account"
         f"{f', such as {named}' if named else ''}; admit each with rainbow account set {made['name']} --user USER; "
         "jobs that were accepted before continue"
     )
-    click.echo(f"rainbow: warning: {printer.one_line(told)}", err=True)
+    click.echo(f"rainbow: warning: {printer.one_line(text)}", err=True)
 
 
 @account.command(name="set")
@@ -146,11 +150,11 @@ def _warn_of_first(client: Client, made: Mapping[str, Any]) -> None:
 @_changes
 @printer.output_option
 @with_tokens
-def change(client: Client, name: str, output: str, **given: Any) -> None:
+def change(client: Client, name: str, output: str, **options: Any) -> None:
     """Change what the options name of an account; of root, how usage counts."""
     if name != "root":
         client.account(name)
-    _show(client.put_account(name, _body(given)), output)
+    _show(client.put_account(name, _body(options)), output)
 
 
 @account.command()
@@ -176,12 +180,12 @@ def delete(client: Client, name: str) -> None:
 @with_tokens
 def list_accounts(client: Client, output: str) -> None:
     """List the accounts with their budgets and users."""
-    found = client.accounts()
+    result = client.accounts()
     titles = ["NAME", "PARENT", "SHARES", "BUDGET", "LEFT", "PERIOD", "USERS"]
     rows = [
-        [one["name"], one["parent"], _shares(one), *_budget(one), [u["user"] for u in one["users"]]] for one in found
+        [one["name"], one["parent"], _shares(one), *_budget(one), [u["user"] for u in one["users"]]] for one in result
     ]
-    printer.show(output, found, printer.table(titles, rows))
+    printer.show(output, result, printer.table(titles, rows))
 
 
 @account.command()
@@ -189,10 +193,10 @@ def list_accounts(client: Client, output: str) -> None:
 @with_tokens
 def tree(client: Client, output: str) -> None:
     """Show the tree with shares, used parts and factors: who comes first has the highest factor."""
-    found = client.accounts()
+    result = client.accounts()
     titles = ["ACCOUNT", "USER", "SHARES", "SHARE", "USED", "HOURS", "FACTOR"]
-    rows = [row for one in found for row in _branch(one)]
-    printer.show(output, found, printer.table(titles, rows))
+    rows = [row for one in result for row in _branch(one)]
+    printer.show(output, result, printer.table(titles, rows))
 
 
 def _branch(one: Mapping[str, Any]) -> Iterable[list[Any]]:
@@ -214,21 +218,22 @@ def _budget(one: Mapping[str, Any]) -> list[Any]:
     return [f"{budget['amount']:g}", f"{budget['left']:g}", budget["period"]] if budget else ["", "", ""]
 
 
-def _show(found: Mapping[str, Any], output: str) -> None:
+def _show(results: Mapping[str, Any], output: str) -> None:
     hidden = ("users", "depth", "budget", "limits", "cores", "level")
-    told = {key: value for key, value in found.items() if key not in hidden}
+    answer = {key: value for key, value in results.items() if key not in hidden}
     for part in ("budget", "limits", "cores"):
-        told |= {f"{part}.{key}": value for key, value in (found.get(part) or {}).items()}
-    told |= {f"user {one['user']}": f"factor {one['factor']:.6f}" for one in found.get("users", [])}
-    printer.show(output, dict(found), printer.facts(told))
+        answer |= {f"{part}.{key}": value for key, value in (results.get(part) or {}).items()}
+    answer |= {f"user {one['user']}": f"factor {one['factor']:.6f}" for one in results.get("users", [])}
+    printer.show(output, dict(results), printer.facts(answer))
 
 
-def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    kinds = sorted({kind for row in found["rows"] for kind in row["hours"]})
+def _rows(results: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    kinds = sorted({kind for row in results["rows"] for kind in row["hours"]})
     rows = [
-        [*(row[k] for k in found["by"]), *(f"{row['hours'].get(k, 0.0):.4f}" for k in kinds)] for row in found["rows"]
+        [*(row[k] for k in results["by"]), *(f"{row['hours'].get(k, 0.0):.4f}" for k in kinds)]
+        for row in results["rows"]
     ]
-    return [name.upper() for name in (*found["by"], *kinds)], rows
+    return [name.upper() for name in (*results["by"], *kinds)], rows
 
 
 @click.command()
@@ -240,13 +245,13 @@ def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
 @with_tokens
 def usage(client: Client, by: str, since: str | None, until: str | None, as_csv: bool, output: str) -> None:
     """Show what accounts used, in hours of each type: rainbow usage --by account,user,cluster --since 2030-01-01."""
-    found = client.usage(by=by, since=since, until=until)
-    titles, rows = _rows(found)
+    result = client.usage(by=by, since=since, until=until)
+    titles, rows = _rows(result)
     if as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows([[title.lower() for title in titles], *rows])
     else:
         entries = [dict(zip(map(str.lower, titles), row, strict=True)) for row in rows]
-        printer.show(output, found, printer.table(titles, rows), entries)
+        printer.show(output, result, printer.table(titles, rows), entries)
 
 
 # ── qualities of service ──
@@ -262,9 +267,9 @@ def qos() -> None:
 @with_tokens
 def list_qos(client: Client, output: str) -> None:
     """List the qualities of service."""
-    found = client.qos()
+    result = client.qos()
     titles = ["NAME", "PRIORITY", "PREEMPTS", "HOW", "EXEMPT", "LIMITS", "USERS", "ACCOUNTS"]
-    printer.show(output, found, printer.table(titles, [_quality(one) for one in found]))
+    printer.show(output, result, printer.table(titles, [_quality(one) for one in result]))
 
 
 def _quality(one: Mapping[str, Any]) -> list[Any]:
@@ -307,17 +312,17 @@ def _quality(one: Mapping[str, Any]) -> list[Any]:
 @click.option("--grace", callback=duration, help="Time from the signal until tasks are ended; 30 s.")
 @printer.output_option
 @with_tokens
-def change_qos(client: Client, name: str, output: str, **given: Any) -> None:
+def change_qos(client: Client, name: str, output: str, **options: Any) -> None:
     """Create or change a quality of service: rainbow qos set urgent --priority 100 --preempt default."""
-    body: dict[str, Any] = {key: list(value) for key, value in given.items() if isinstance(value, tuple) and value}
-    body |= {key: value for key, value in given.items() if value is not None and not isinstance(value, tuple)}
+    body: dict[str, Any] = {key: list(value) for key, value in options.items() if isinstance(value, tuple) and value}
+    body |= {key: value for key, value in options.items() if value is not None and not isinstance(value, tuple)}
     if "exempt_time" in body:
         body["exempt_seconds"] = body.pop("exempt_time")
     if "limits" in body:
-        body["limits"] = limits_of(given["limits"])
-    found = client.put_qos(name, body)
-    told = {key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items()}
-    printer.show(output, found, printer.facts(told))
+        body["limits"] = limits_of(options["limits"])
+    result = client.put_qos(name, body)
+    answer = {key: ", ".join(value) if isinstance(value, list) else value for key, value in result.items()}
+    printer.show(output, result, printer.facts(answer))
 
 
 @qos.command(name="delete")

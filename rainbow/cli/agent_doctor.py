@@ -31,11 +31,11 @@ SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "afs", "9p", "fuse"
 
 def doctor(executor: str, identity: str, users: Path | None, folder: Path) -> Exit:
     """Print what was found; return how the command ends."""
-    found = list(_machine())
+    results = list(_machine())
     if (kind := executor.partition(":")[0]) in SITES:
-        found = [*_site(kind), *_accounts(identity, users), *_folder(identity, folder), *found]
-    printer.console().print(printer.table(["CHECK", "RESULT", "DETAIL"], found))
-    return Exit.ERROR if any(result == ERROR for _, result, _ in found) else Exit.OK
+        results = [*_site(kind), *_accounts(identity, users), *_folder(identity, folder), *results]
+    printer.console().print(printer.table(["CHECK", "RESULT", "DETAIL"], results))
+    return Exit.ERROR if any(result == ERROR for _, result, _ in results) else Exit.OK
 
 
 def _machine() -> Iterator[Row]:
@@ -117,9 +117,9 @@ def _folder(identity: str, folder: Path) -> Iterator[Row]:
 def _file_system(path: Path) -> str:
     best, kind = "", ""
     for line in Path("/proc/mounts").read_text().splitlines():
-        _, at, found, *_ = line.split()
+        _, at, result, *_ = line.split()
         if (str(path) == at or str(path).startswith(at.rstrip("/") + "/")) and len(at) >= len(best):
-            best, kind = at, found
+            best, kind = at, result
     return kind
 
 

@@ -187,8 +187,8 @@ PAGES = files("rainbow.cli") / "topics"
 
 def topics() -> dict[str, str]:
     """Return {topic: its page}."""
-    found = {page.name.removesuffix(".txt"): page.read_text(encoding="utf-8") for page in PAGES.iterdir()}
-    return dict(sorted(found.items()))
+    results = {page.name.removesuffix(".txt"): page.read_text(encoding="utf-8") for page in PAGES.iterdir()}
+    return dict(sorted(results.items()))
 
 
 @click.command(name="help")
@@ -238,8 +238,8 @@ class Root(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the name of a command by the table alone, or an option."""
         lines = {name: line for commands in SECTIONS.values() for name, (_, line) in commands.items()}
-        found = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        results = [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
+        return [*results, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -276,11 +276,11 @@ class Root(click.Group):
 
 def _of_elsewhere(fault: click.UsageError) -> click.UsageError | None:
     """Name the command meant by someone who is used to another workload manager."""
-    found = NO_COMMAND.match(fault.message)
-    path = f"{fault.ctx.command_path} {found[1]}".partition(" ")[2] if found and fault.ctx else ""
-    if not found or path not in ELSEWHERE:
+    result = NO_COMMAND.match(fault.message)
+    path = f"{fault.ctx.command_path} {result[1]}".partition(" ")[2] if result and fault.ctx else ""
+    if not result or path not in ELSEWHERE:
         return None
-    return click.UsageError(f"No such command '{found[1]}'; here it is `rainbow {ELSEWHERE[path]}`.", fault.ctx)
+    return click.UsageError(f"No such command '{result[1]}'; here it is `rainbow {ELSEWHERE[path]}`.", fault.ctx)
 
 
 def _say(text: str) -> None:
@@ -301,20 +301,21 @@ main.commands = LazyCommands()  # click asks no more of it than a mapping has
 @with_tokens
 def version(client: Client, output: str) -> None:
     """Show the versions of this command, and of the server where one answers."""
-    told: dict[str, Any] = {"client": __version__}
+    answer: dict[str, Any] = {"client": __version__}
     try:
-        told |= client.version()
+        answer |= client.version()
     except RainbowError:
-        told["server"] = None
-    printer.show(output, told, _versions(told))
-    if far_apart(__version__, told["server"]):
-        _say(f"warning: client {__version__} and server {told['server']} are more than one minor release apart")
+        answer["server"] = None
+    printer.show(output, answer, _versions(answer))
+    if far_apart(__version__, answer["server"]):
+        _say(f"warning: client {__version__} and server {answer['server']} are more than one minor release apart")
 
 
-def _versions(told: Mapping[str, Any]) -> str:
-    if not told["server"]:
-        return f"rainbow {told['client']}"
-    return f"rainbow {told['client']}, server {told['server']}, API {', '.join(told['api'])}, schema {told['schema']}"
+def _versions(answer: Mapping[str, Any]) -> str:
+    if not answer["server"]:
+        return f"rainbow {answer['client']}"
+    server = f"server {answer['server']}, API {', '.join(answer['api'])}, schema {answer['schema']}"
+    return f"rainbow {answer['client']}, {server}"
 
 
 def far_apart(client: str, server: str | None) -> bool:
@@ -367,16 +368,16 @@ class Completed(click.ParamType[Any]):
         return [CompletionItem(word, help=printer.one_line(text)) for word, text in known.items()]
 
 
-def _ask(given: Mapping[str, Any], path: str, listed: str, rows: list[Mapping[str, Any]]) -> None:
+def _ask(options: Mapping[str, Any], path: str, listed: str, rows: list[Mapping[str, Any]]) -> None:
     """Add the entries of a list of the server's; whatever goes wrong, none."""
     from http.client import HTTPConnection, HTTPSConnection  # completion alone: no other command waits for them
 
     with suppress(Exception):
-        saved = read_credentials(Path(given.get("credentials") or DEFAULT))
-        url = given.get("url") or saved.url or DEFAULT_URL
-        tokens = [*(given.get("token") or os.environ.get("RAINBOW_TOKEN", "").replace(",", " ").split())]
+        saved = read_credentials(Path(options.get("credentials") or DEFAULT))
+        url = options.get("url") or saved.url or DEFAULT_URL
+        tokens = [*(options.get("token") or os.environ.get("RAINBOW_TOKEN", "").replace(",", " ").split())]
         tokens = tokens or saved.tokens
-        place = str(given.get("cluster") or given.get("named") or "")
+        place = str(options.get("cluster") or options.get("named") or "")
         headers = {"Authorization": f"Bearer {','.join(tokens or saved.secrets)}"}
         there = urlsplit(url)
         kind = HTTPSConnection if there.scheme == "https" else HTTPConnection

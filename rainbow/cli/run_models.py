@@ -40,9 +40,9 @@ def model() -> None:
 @with_tokens
 def fit(client: Client, since: str | None, keys: str | None, by: str | None, output: str) -> None:
     """Fit a line to the runs of each group, and say which are used and how far they err."""
-    found = client.models(since=since, group=keys, by=by)
-    rows = [[one["group"], one["runs"], "yes" if one["used"] else "no", one["text"]] for one in found]
-    printer.show(output, found, printer.table(["GROUP", "RUNS", "USED", "MODEL"], rows, wraps=True))
+    result = client.models(since=since, group=keys, by=by)
+    rows = [[one["group"], one["runs"], "yes" if one["used"] else "no", one["text"]] for one in result]
+    printer.show(output, result, printer.table(["GROUP", "RUNS", "USED", "MODEL"], rows, wraps=True))
 
 
 @model.command()
@@ -55,27 +55,27 @@ def fit(client: Client, since: str | None, keys: str | None, by: str | None, out
 def show(client: Client, group: str, since: str | None, keys: str | None, by: str | None, output: str) -> None:
     """Show the line of a GROUP, as `fit` names it, its error, and a plot of runs, line and band."""
     every = client.models(since=since, group=keys, by=by)
-    found = next((one for one in every if one["group"] == group), None)
-    if found is None:
+    result = next((one for one in every if one["group"] == group), None)
+    if result is None:
         click.echo(
             f"rainbow: no runs of group {group}; there are: {', '.join(one['group'] for one in every)}", err=True
         )
         raise SystemExit(Exit.NOT_FOUND)
-    printer.show(output, found, lambda console: _draw(console, found))
+    printer.show(output, result, lambda console: _draw(console, result))
 
 
-def _draw(console: Console, found: Mapping[str, Any]) -> None:
-    numbers = {key: value for key, value in found.items() if key not in ("points", "text")}
-    console.print(printer.clean(found["text"]), soft_wrap=True)
-    if found["used"]:
+def _draw(console: Console, results: Mapping[str, Any]) -> None:
+    numbers = {key: value for key, value in results.items() if key not in ("points", "text")}
+    console.print(printer.clean(results["text"]), soft_wrap=True)
+    if results["used"]:
         console.print(printer.facts(numbers))
-        for line in _plot(found):
+        for line in _plot(results):
             console.print(printer.clean(line), soft_wrap=True)
 
 
-def _plot(found: Mapping[str, Any]) -> Iterator[str]:
+def _plot(results: Mapping[str, Any]) -> Iterator[str]:
     """Yield a plot: o is a run, * the line, : the ends of the band."""
-    points, low, high = found["points"], found["lowest"], found["highest"]
+    points, low, high = results["points"], results["lowest"], results["highest"]
     top = max(seconds for _, seconds in points)
     rows = [[" "] * WIDTH for _ in range(HEIGHT)]
 
@@ -87,12 +87,12 @@ def _plot(found: Mapping[str, Any]) -> Iterator[str]:
 
     for k in range(WIDTH):
         value = low + (high - low) * k / (WIDTH - 1)
-        line = found["slope"] * value + found["intercept"]
-        for seconds, mark in ((line + found["below"], ":"), (line + found["above"], ":"), (line, "*")):
+        line = results["slope"] * value + results["intercept"]
+        for seconds, mark in ((line + results["below"], ":"), (line + results["above"], ":"), (line, "*")):
             put(value, seconds, mark)
     for value, seconds in points:
         put(value, seconds, "o")
     yield f"{top:.4g} s"
     yield from (f"|{''.join(row)}" for row in rows)
     yield f"+{'-' * WIDTH}"
-    yield f" {low:g}{f'{high:g}'.rjust(WIDTH - len(f'{low:g}'))}  {found['by']}"
+    yield f" {low:g}{f'{high:g}'.rjust(WIDTH - len(f'{low:g}'))}  {results['by']}"

@@ -120,9 +120,9 @@ def with_secret(command: Callable[..., Any]) -> Callable[..., Any]:
         url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, cluster: str, **rest: Any
     ) -> Any:
         saved = _saved(credentials)
-        found = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster) or _admin()
-        _note_lack(found, f"the secret of cluster {cluster}")
-        return command(_client(url or saved.url, [found] if found else []), cluster=cluster, **rest)
+        result = secret or next(iter(lines(secret_file)), None) or saved.secret(cluster) or _admin()
+        _note_lack(result, f"the secret of cluster {cluster}")
+        return command(_client(url or saved.url, [result] if result else []), cluster=cluster, **rest)
 
     return _add(run, [*_server, *_secret])
 
@@ -147,9 +147,9 @@ def with_any_secret(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
-        given = [secret] if secret else lines(secret_file)
-        given = given or [word for word in [_admin()] if word] or saved.secrets
-        return command(_client(url or saved.url, given), **rest)
+        inputs = [secret] if secret else lines(secret_file)
+        inputs = inputs or [word for word in [_admin()] if word] or saved.secrets
+        return command(_client(url or saved.url, inputs), **rest)
 
     return _add(run, [*_server, *_secret])
 
@@ -161,9 +161,9 @@ def with_registration(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(url: str | None, credentials: Path, secret: str | None, secret_file: Path | None, **rest: Any) -> Any:
         saved = _saved(credentials)
         url = url or saved.url or DEFAULT_URL
-        found = secret or next(iter(lines(secret_file)), None) or _admin()
-        _note_lack(found, "the registration secret")
-        return command(_client(url, [found] if found else []), url=url, **rest)
+        result = secret or next(iter(lines(secret_file)), None) or _admin()
+        _note_lack(result, "the registration secret")
+        return command(_client(url, [result] if result else []), url=url, **rest)
 
     return _add(run, [*_server, *_registration])
 
@@ -179,9 +179,9 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return _add(run, _server)
 
 
-def _note_lack(found: str | None, what: str) -> None:
+def _note_lack(text: str | None, what: str) -> None:
     """Note what a command asks without, for the message if the server refuses it."""
-    if not found:
+    if not text:
         click.get_current_context().meta[LACKING] = what
 
 
@@ -334,11 +334,11 @@ def forget_cluster(path: Path, name: str) -> bool:
 def forget_tokens(path: Path, ended: Collection[str]) -> None:
     """Take tokens out; the secrets beside them stay."""
     saved = read(path)
-    left = {
+    remaining = {
         name: {kind: one[kind] for kind in one if kind != "token" or one[kind] not in ended}
         for name, one in saved.clusters.items()
     }
-    _write(path, Saved(saved.url, left))
+    _write(path, Saved(saved.url, remaining))
 
 
 def renew(path: Path, new: Mapping[str, str]) -> None:

@@ -38,11 +38,11 @@ def _await(awaitable: Awaitable[T]) -> T:
     return result
 
 
-async def _run(work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+async def _run(work: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
     """Run a function that may call `_await`."""
     child, here = greenlet(work), getcurrent()
     child.gr_context = here.gr_context
-    result = child.switch(*given, **named)
+    result = child.switch(*inputs, **named)
     while not child.dead:
         try:
             answer = await result
@@ -120,16 +120,16 @@ class AsyncClient:
 
 def _awaited(work: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(work)
-    async def method(self: AsyncClient, *given: Any, **named: Any) -> Any:
-        return await _run(work, self._client, *given, **named)
+    async def method(self: AsyncClient, *options: Any, **named: Any) -> Any:
+        return await _run(work, self._client, *options, **named)
 
     return method
 
 
 def _iterated(work: Callable[..., Iterator[Any]]) -> Callable[..., Any]:
     @wraps(work)
-    async def method(self: AsyncClient, *given: Any, **named: Any) -> AsyncIterator[Any]:
-        items = work(self._client, *given, **named)
+    async def method(self: AsyncClient, *options: Any, **named: Any) -> AsyncIterator[Any]:
+        items = work(self._client, *options, **named)
         try:
             while (item := await _run(next, items, _END)) is not _END:
                 yield item

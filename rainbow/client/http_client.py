@@ -173,9 +173,9 @@ class Client(WaitVerbs, JobVerbs, Figures):
         """Take one step of the cluster's scheduling now."""
         return self._object("POST", of_cluster(name, "step"))
 
-    def plan(self, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def plan(self, name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Say what the next step would do, with other `jobs`, `settings` and `workers` if they are given."""
-        return self._object("POST", of_cluster(name, "plan"), given)
+        return self._object("POST", of_cluster(name, "plan"), options)
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -279,8 +279,8 @@ class Client(WaitVerbs, JobVerbs, Figures):
 
         `counts` says how many tasks are in which state; `next`, if not None, is the index after which there are more.
         """
-        found = self._object("GET", self._job(job_id), query=given(limit=limit, after=after))
-        return found if limit is not None or after is not None else self._whole(found)
+        results = self._object("GET", self._job(job_id), query=given(limit=limit, after=after))
+        return results if limit is not None or after is not None else self._whole(results)
 
     def eta(self, job_id: str) -> dict[str, Any]:
         """Say when a job is expected to start and end, with a band, and what is ahead of it."""
@@ -361,8 +361,8 @@ class Client(WaitVerbs, JobVerbs, Figures):
     def reservations(self, cluster: str, *, over: bool = False) -> list[dict[str, Any]]:
         """List a cluster's reservations one may see, the first to start first; `over`: those that are over too."""
         query = given(over="true" if over else None)
-        found = self._calls.call("GET", of_cluster(cluster, "reservations"), query=query)
-        return cast("list[dict[str, Any]]", found["reservations"])
+        result = self._calls.call("GET", of_cluster(cluster, "reservations"), query=query)
+        return cast("list[dict[str, Any]]", result["reservations"])
 
     def reservation(self, cluster: str, reservation_id: str) -> dict[str, Any]:
         """Show one."""

@@ -27,10 +27,10 @@ class JobVerbs:
 
     def find_job(self, job: str) -> dict[str, Any]:
         """Return the one job that a text names; NotFound if none or several are."""
-        found = self.find_jobs(job)
-        if len(found) != 1:
-            raise not_one(job, found)
-        return found[0]
+        results = self.find_jobs(job)
+        if len(results) != 1:
+            raise not_one(job, results)
+        return results[0]
 
     def _job(self, job: str, *below: str) -> str:
         """Return the path of a job; a name that no path can hold, as one with a slash, is looked up first."""

@@ -150,10 +150,10 @@ class Calls:
 
     def lines(self, path: str, query: Mapping[str, Any]) -> Iterator[str]:
         """Yield the lines of an answer that has no end; Problem and Unavailable as `call` has them."""
-        given = {key: value for key, value in query.items() if value is not None}
+        options = {key: value for key, value in query.items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + LONGEST_PAUSE)
         try:
-            with self._http.stream("GET", path, params=given, timeout=timeout) as answer:
+            with self._http.stream("GET", path, params=options, timeout=timeout) as answer:
                 if not answer.is_success:
                     answer.read()
                     raise _problem(answer) or Unavailable("no answer")
@@ -196,11 +196,11 @@ class Calls:
         sending: bytes | UploadProgress | None = content
         if content and self._sent is not None:
             sending, headers["Content-Length"] = UploadProgress(content, self._sent), str(len(content))
-        given = {key: value for key, value in (query or {}).items() if value is not None}
+        options = {key: value for key, value in (query or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout, read=self._timeout + patience)
         try:
             return self._http.build_request(
-                verb, path, content=sending, params=given or None, headers=headers, timeout=timeout
+                verb, path, content=sending, params=options or None, headers=headers, timeout=timeout
             )
         except UnicodeEncodeError as error:
             raise _no_text(error) from None
@@ -213,9 +213,9 @@ def _headers(tokens: Sequence[str], login: str | None) -> dict[str, str]:
         if not re.fullmatch(r"[!-+\--~]+", token):  # visible ASCII without the comma between two tokens
             raise RequestError("invalid character in token; check that you passed the right file")
     credentials = ", ".join(f"Bearer {token}" for token in tokens)
-    told = {"Authorization": credentials} if tokens else {}
-    told |= {"Rainbow-Login": quote(login, errors="replace")} if login else {}
-    return {"Accept": "application/json", **told}
+    answer = {"Authorization": credentials} if tokens else {}
+    answer |= {"Rainbow-Login": quote(login, errors="replace")} if login else {}
+    return {"Accept": "application/json", **answer}
 
 
 def _pauses(tries: int) -> list[float | None]:
@@ -255,8 +255,8 @@ def _problem(answer: httpx.Response) -> Problem | None:
         body = answer.json()
     except ValueError:  # some proxy's page, not ours
         body = None
-    asked = answer.headers.get("Retry-After", "")
-    retry_after = float(asked) if asked.isdecimal() else None
+    request = answer.headers.get("Retry-After", "")
+    retry_after = float(request) if request.isdecimal() else None
     return Problem(answer.status_code, body if isinstance(body, dict) else {}, retry_after)
 
 

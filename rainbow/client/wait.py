@@ -46,11 +46,11 @@ class Outage:
             raise fault
         now = self._calls.clock()
         self._since = now if self._since is None else self._since
-        left = (self._since + SILENCE_LIMIT if self._until is None else self._until) - now
-        if left <= 0:
+        remaining = (self._since + SILENCE_LIMIT if self._until is None else self._until) - now
+        if remaining <= 0:
             _give_up(fault, now - self._since, advice)
-        asked = getattr(fault, "retry_after", None) or 0.0
-        self._calls.sleep(min(max(self._pause, asked), LONGEST_PAUSE, left))
+        request = getattr(fault, "retry_after", None) or 0.0
+        self._calls.sleep(min(max(self._pause, request), LONGEST_PAUSE, remaining))
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
 
@@ -150,14 +150,14 @@ class WaitVerbs(JobVerbs):
 
 def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Read server-sent events. Comments are heartbeats; a number alone is where a stream begins."""
-    told: dict[str, str] = {}
+    answer: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):
             yield ALIVE
         elif line:
             key, _, value = line.partition(": ")
-            told[key] = value
-        elif told:
-            number = int(told["id"]) if "id" in told else None
-            yield {"id": number, "event": told.get("event", ""), "data": json.loads(told.get("data", "{}"))}
-            told = {}
+            answer[key] = value
+        elif answer:
+            number = int(answer["id"]) if "id" in answer else None
+            yield {"id": number, "event": answer.get("event", ""), "data": json.loads(answer.get("data", "{}"))}
+            answer = {}

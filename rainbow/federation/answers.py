@@ -35,8 +35,8 @@ def problem_of(fault: RainbowError) -> Answer:
 
 def code_of(answer: Answer) -> str:
     """Return the code of a problem."""
-    found = answer.json() if not answer.is_good else {}
-    return str(found.get("code", "")) if isinstance(found, Mapping) else ""
+    results = answer.json() if not answer.is_good else {}
+    return str(results.get("code", "")) if isinstance(results, Mapping) else ""
 
 
 def nearest(problems: Iterable[Answer]) -> Answer:
@@ -61,19 +61,19 @@ def with_away(answer: Answer, who: Caller) -> Answer:
 
 def refused(bids: Mapping[Shard, Any], problems: Mapping[Shard, Answer], gone: Gone, who: Caller) -> Answer:
     """Say why no shard takes a job: as one server does, and that those that are away might."""
-    refusals = [told["refusal"] for told in bids.values() if told["refusal"]]
+    refusals = [answer["refusal"] for answer in bids.values() if answer["refusal"]]
     if not refusals and problems:
         return nearest(problems.values())
-    found: dict[str, Any] = min(refusals, key=lambda one: _rank(one["code"]), default={"code": "unavailable"})
-    found = {**found, **_verdicts(refusals, gone)}
+    results: dict[str, Any] = min(refusals, key=lambda one: _rank(one["code"]), default={"code": "unavailable"})
+    results = {**results, **_verdicts(refusals, gone)}
     if dropped := {name: why for one in refusals for name, why in (one.get("dropped") or {}).items()}:
-        found["dropped"] = dict(list(dropped.items())[:MOST_SHOWN])
+        results["dropped"] = dict(list(dropped.items())[:MOST_SHOWN])
     if who.away:
         fault = who.one_away()
-        fault.message = f"{found['detail']}; {fault.message}" if "detail" in found else fault.message
-        fault.facts |= {key: found[key] for key in (*LISTS, "more", "dropped") if key in found}
+        fault.message = f"{results['detail']}; {fault.message}" if "detail" in results else fault.message
+        fault.facts |= {key: results[key] for key in (*LISTS, "more", "dropped") if key in results}
         return problem_of(fault)
-    return Answer(found["status"], [(b"content-type", b"application/problem+json")], json.dumps(found).encode())
+    return Answer(results["status"], [(b"content-type", b"application/problem+json")], json.dumps(results).encode())
 
 
 def _rank(code: str) -> int:
@@ -82,27 +82,27 @@ def _rank(code: str) -> int:
 
 def _verdicts(answers: Sequence[Mapping[str, Any]], gone: Gone) -> dict[str, Any]:
     """Merge verdicts: at most MOST_SHOWN of each kind, and how many more there are."""
-    found: dict[str, Any] = {kind: [one for answer in answers for one in answer.get(kind) or ()] for kind in LISTS}
+    results: dict[str, Any] = {kind: [one for answer in answers for one in answer.get(kind) or ()] for kind in LISTS}
     away = [{"cluster": one["name"], "reason": "away", "text": one["reason"]} for one in gone]
-    found["refusals"] = [*away, *found["refusals"]]
+    results["refusals"] = [*away, *results["refusals"]]
     more = {kind: sum((one.get("more") or {}).get(kind, 0) for one in answers) for kind in LISTS}
-    more = {kind: more[kind] + max(0, len(found[kind]) - MOST_SHOWN) for kind in LISTS}
+    more = {kind: more[kind] + max(0, len(results[kind]) - MOST_SHOWN) for kind in LISTS}
     warnings = dict.fromkeys(word for answer in answers for word in answer.get("warnings") or ())
-    shown = {kind: found[kind][:MOST_SHOWN] for kind in LISTS}
+    shown = {kind: results[kind][:MOST_SHOWN] for kind in LISTS}
     return {**shown, "warnings": [*warnings], **({"more": more} if any(more.values()) else {})}
 
 
 def matches(answers: Sequence[Any], gone: Gone) -> dict[str, Any]:
     """Merge what `match`, or a question for times, was answered: all clusters, by name."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for key in dict.fromkeys(key for answer in answers for key in answer):
         parts = [answer[key] for answer in answers if key in answer]
         listed = all(isinstance(part, list) for part in parts)
-        found[key] = _by_name([one for part in parts for one in part]) if listed else parts[0]
-    if any("finish" in one for one in found.get("candidates", ())):  # of times: the first to end first
-        found["candidates"].sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
+        results[key] = _by_name([one for part in parts for one in part]) if listed else parts[0]
+    if any("finish" in one for one in results.get("candidates", ())):  # of times: the first to end first
+        results["candidates"].sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
     away = [{"cluster": one["name"], "reason": "away", "text": one["reason"]} for one in gone]
-    return {**found, "refusals": _by_name([*found.get("refusals", ()), *away])} if away else found
+    return {**results, "refusals": _by_name([*results.get("refusals", ()), *away])} if away else results
 
 
 def _by_name(rows: list[Any]) -> list[Any]:
@@ -148,8 +148,8 @@ def changed(answers: Sequence[Any], refused: Sequence[Any] = ()) -> dict[str, An
 
 def counts(answers: Sequence[Any]) -> dict[str, Any]:
     """Sum counts."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for answer in answers:
         for name, count in answer["counts"].items():
-            found[name] = found.get(name, 0) + count
-    return {"by": answers[0]["by"], "counts": found}
+            results[name] = results.get(name, 0) + count
+    return {"by": answers[0]["by"], "counts": results}

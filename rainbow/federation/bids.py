@@ -40,22 +40,22 @@ class Bids:
     @property
     def standings(self) -> dict[Shard, Standing]:
         """What is compared, of the shards that would take the job."""
-        return {shard: Standing.read(told["standing"]) for shard, told in self.told.items() if told["standing"]}
+        return {shard: Standing.read(answer["standing"]) for shard, answer in self.told.items() if answer["standing"]}
 
     @property
     def are_steady(self) -> bool:
         """Whether they hold for a while."""
-        return bool(self.standings) and not self.problems and all(told["steady"] for told in self.told.values())
+        return bool(self.standings) and not self.problems and all(answer["steady"] for answer in self.told.values())
 
     @property
     def earlier(self) -> Shard | None:
         """The shard that has a job of this key already."""
-        return next((shard for shard, told in self.told.items() if told["earlier"]), None)
+        return next((shard for shard, answer in self.told.items() if answer["earlier"]), None)
 
     @property
     def stated(self) -> list[str]:
         """The variables that some shards' clusters state and others' do not: what decides is what all of them do."""
-        every = [set(told["stated"]) for told in self.told.values() if told["candidates"]]
+        every = [set(answer["stated"]) for answer in self.told.values() if answer["candidates"]]
         return sorted(set().union(*every)) if any(one != every[0] for one in every) else []
 
     @property
@@ -70,60 +70,62 @@ class Bidding:
     def __init__(self) -> None:
         self._known: LruCache[object, Bids] = LruCache(MOST_SHAPES)
 
-    async def bids(self, who: Caller, asked: Question) -> Bids:
+    async def bids(self, who: Caller, question: Question) -> Bids:
         """Return the bids of all shards on a job: those of a moment ago, where they and its key allow it."""
-        shape = who.digests, asked.shape
+        shape = who.digests, question.shape
         known = self._known.get(shape)
-        if known and 0 <= time.time() - known.at < LASTS and _is_new(asked, known):
+        if known and 0 <= time.time() - known.at < LASTS and _is_new(question, known):
             return known
-        result = await _all(who, asked)
+        result = await _all(who, question)
         if stated := result.stated:
-            result = await _all(who, asked, stated=stated)
+            result = await _all(who, question, stated=stated)
         if not result.are_steady:
             return result
-        away = {shard: told for shard, told in (known.told if known else {}).items() if shard.since is not None}
+        away = {shard: answer for shard, answer in (known.told if known else {}).items() if shard.since is not None}
         result.told = {**away, **result.told}
         result.since = known.since if known and known.weights == result.weights else result.at
         return self._known.put(shape, result)
 
-    def forget(self, who: Caller, asked: Question) -> None:
+    def forget(self, who: Caller, question: Question) -> None:
         """Ask again next time."""
-        if known := self._known.get((who.digests, asked.shape)):
+        if known := self._known.get((who.digests, question.shape)):
             known.at = 0.0
 
 
-async def _all(who: Caller, asked: Question, **more: Any) -> Bids:
-    result, here = Bids(at=time.time()), [shard for shard in asked.places if shard.since is None]
-    for shard, answer in zip(here, await asyncio.gather(*(_one(who, asked, one, more) for one in here)), strict=True):
+async def _all(who: Caller, question: Question, **more: Any) -> Bids:
+    result, here = Bids(at=time.time()), [shard for shard in question.places if shard.since is None]
+    for shard, answer in zip(
+        here, await asyncio.gather(*(_one(who, question, one, more) for one in here)), strict=True
+    ):
         if answer is not None and answer.is_good:
             result.told[shard] = answer.json()
         elif answer is not None:
             result.problems[shard] = answer
-    if len({told["policy"] for told in result.told.values()}) > 1:
+    if len({reported["policy"] for reported in result.told.values()}) > 1:
         raise Conflict("the shards choose by different rules: give all one scheduler.algorithms.selection")
     return result
 
 
-async def _one(who: Caller, asked: Question, shard: Shard, more: Mapping[str, Any]) -> Answer | None:
-    headers, body = asked.to(shard, **more)
+async def _one(who: Caller, question: Question, shard: Shard, more: Mapping[str, Any]) -> Answer | None:
+    headers, body = question.to(shard, **more)
     try:
         return await shard.ask("POST", "/v1/jobs:bid", [*who.header(shard), *headers], body)
     except Away:
         return None
 
 
-def chosen(who: Caller, asked: Question, bids: Bids) -> Shard | None:
+def chosen(who: Caller, question: Question, bids: Bids) -> Shard | None:
     """Return the shard that gets the job; None if none takes it.
 
     Unavailable if one that does not answer may have a job of its key, SelectionError for what cannot be compared.
     """
     if bids.earlier is not None:
         return bids.earlier
-    if any(told["standing"] is None and told["refusal"] is None for told in bids.told.values()):
+    if any(answer["standing"] is None and answer["refusal"] is None for answer in bids.told.values()):
         raise SelectionError("choices of this selector cannot be compared; name `clusters` of one shard")
     standings = bids.standings
-    chance = chance_of(f"{asked.key}\n{who.digests}" if asked.key else str(time.perf_counter_ns()))
-    _check_doubt(who, asked, bids, _best(standings, chance))
+    chance = chance_of(f"{question.key}\n{who.digests}" if question.key else str(time.perf_counter_ns()))
+    _check_doubt(who, question, bids, _best(standings, chance))
     return _best({shard: one for shard, one in standings.items() if shard.since is None}, chance)
 
 
@@ -132,18 +134,18 @@ def _best(standings: Mapping[Shard, Standing], chance: Callable[[str], float]) -
     return by_url[best({shard.url: one for shard, one in standings.items()}, chance)] if standings else None
 
 
-def _is_new(asked: Question, bids: Bids) -> bool:
+def _is_new(question: Question, bids: Bids) -> bool:
     """Return whether no shard can have a job of this key but the one that is drawn by it."""
-    made = made_at(asked.key) if asked.key else time.time()
-    since = max([bids.since, *(shard.back for shard in asked.places)]) + SKEW
-    return not asked.key or (made is not None and made > since)
+    made = made_at(question.key) if question.key else time.time()
+    since = max([bids.since, *(shard.back for shard in question.places)]) + SKEW
+    return not question.key or (made is not None and made > since)
 
 
-def _check_doubt(who: Caller, asked: Question, bids: Bids, drawn: Shard | None) -> None:
+def _check_doubt(who: Caller, question: Question, bids: Bids, drawn: Shard | None) -> None:
     """Raise Unavailable if a shard that does not answer may have a job of this key."""
-    made = made_at(asked.key)
-    for shard in who.away if asked.key else ():
-        elsewhere = shard in bids.told and drawn is not shard and _is_new(asked, bids)
+    made = made_at(question.key)
+    for shard in who.away if question.key else ():
+        elsewhere = shard in bids.told and drawn is not shard and _is_new(question, bids)
         if not elsewhere and (made is None or made <= (shard.since or 0.0) + SKEW):
-            told = f"{shard.away().message}; it may have a job of this Idempotency-Key"
-            raise Unavailable(told, retry_after=5, shard=shard.url, outcome=UNKNOWN)
+            text = f"{shard.away().message}; it may have a job of this Idempotency-Key"
+            raise Unavailable(text, retry_after=5, shard=shard.url, outcome=UNKNOWN)

@@ -81,11 +81,11 @@ class Callers:
             if known is None and (before is None or shard in before.unsure):
                 unsure.append(shard)
                 continue
-            kept = (
+            stored = (
                 before.tokens.get(shard, ()) if known is None and before else (by_digest[one] for one in known or ())
             )
-            if kept := tuple(kept):
-                tokens[shard] = kept
+            if stored := tuple(stored):
+                tokens[shard] = stored
         lasts = KNOWN if tokens else REFUSED
         return Caller(tokens, tuple(unsure), ",".join(sorted(by_digest)), time.monotonic() + lasts)
 

@@ -44,12 +44,12 @@ class Directory:
         """Return the shard of a cluster; if there is none, one that says so."""
         if (shard := self._sure(who, CLUSTER, name)) is not None:
             return shard
-        told = await self._ask_all(who, CLUSTER.format(quote(name, safe="")))
-        found = [shard for shard, answer in told.items() if answer.is_good]
-        if len(found) > 1:
-            at = ", ".join(shard.url for shard in found)
+        reported = await self._ask_all(who, CLUSTER.format(quote(name, safe="")))
+        results = [shard for shard, answer in reported.items() if answer.is_good]
+        if len(results) > 1:
+            at = ", ".join(shard.url for shard in results)
             raise Conflict(f"{name[:100]} is at several shards: {at}; ask the shard itself")
-        return self._places.put((CLUSTER, name), found[0]) if found else self._nowhere(who, told)
+        return self._places.put((CLUSTER, name), results[0]) if results else self._nowhere(who, reported)
 
     async def of_job(self, who: Caller, job: str, headers: Headers = ()) -> Shard:
         """Return the shard of the job that a text names; if there is none, one that says so.
@@ -58,15 +58,15 @@ class Directory:
         """
         if (shard := self._sure(who, JOB, job)) is not None:
             return shard
-        told = await self._ask_all(who, FIND.format(quote(job, safe="")), headers)
-        rows = [(row, shard) for shard, one in told.items() if one.is_good for row in one.json()["jobs"]]
+        answer = await self._ask_all(who, FIND.format(quote(job, safe="")), headers)
+        rows = [(row, shard) for shard, one in answer.items() if one.is_good for row in one.json()["jobs"]]
         rows.sort(key=lambda each: str(each[0]["id"]), reverse=True)
         rows = rows[:1] if job == LAST else rows
         if len(rows) > 1:
             raise not_one(job, [row for row, _ in rows])
         if rows and job == rows[0][0]["id"]:
             self.learn(job, rows[0][1])
-        return rows[0][1] if rows else self._nowhere(who, told)
+        return rows[0][1] if rows else self._nowhere(who, answer)
 
     def pinned(self, who: Caller, text: str) -> Shard:
         """Return the shard for what must always be at the same of a caller's; Away if it does not answer."""
@@ -108,17 +108,17 @@ class Directory:
         answers = await asyncio.gather(*(_ask(who, shard, target, headers) for shard in here))
         return {shard: answer for shard, answer in zip(here, answers, strict=True) if answer is not None}
 
-    def _nowhere(self, who: Caller, told: Mapping[Shard, Answer]) -> Shard:
+    def _nowhere(self, who: Caller, reported: Mapping[Shard, Answer]) -> Shard:
         """Return the shard that says most of what is wrong; raise if one that did not answer may have it.
 
         It may be back by now: what counts is who has answered.
         """
-        if missing := [*(shard for shard in who.shards if shard not in told), *who.unsure]:
+        if missing := [*(shard for shard in who.shards if shard not in reported), *who.unsure]:
             raise missing[0].away()
-        for shard, answer in told.items():
+        for shard, answer in reported.items():
             if answer.status in (429, 503):
                 raise busy(shard, answer)
-        return next(iter(told))
+        return next(iter(reported))
 
     # ── what was seen ──
 

@@ -58,8 +58,8 @@ class Question:
         system = self.request.attributes.get("system") or {}
         others = {name: self.envelope.get(name) for name in ("selector", "clusters", "backend", "stated")}
         named = {name: system[name] for name in sorted(NAMED) if name in system}
-        told = json.dumps([others, named], sort_keys=True, default=repr)
-        return self.request.key, told, frozenset(self.places)
+        answer = json.dumps([others, named], sort_keys=True, default=repr)
+        return self.request.key, answer, frozenset(self.places)
 
 
 def _parsed(jobspec: Any) -> Request:

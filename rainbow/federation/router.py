@@ -82,8 +82,8 @@ class Asked:
     @property
     def query(self) -> dict[str, str]:
         """The query: the first of each."""
-        found = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        return {name: values[0] for name, values in found.items()}
+        result = parse_qs(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        return {name: values[0] for name, values in result.items()}
 
     @property
     def passed(self) -> Pairs:
@@ -153,8 +153,8 @@ class Router:
             await _send(send, merge.problem_of(fault), named)
         except Exception as fault:  # as the server does: nothing else ever leaves it
             log.error("request-failed", method=scope["method"], path=scope["path"], fault=repr(fault), exc_info=fault)
-            told = "internal error; the router's log has the details for this request ID"
-            await _send(send, merge.told(plain_problem(500, "error", told), 500), named)
+            text = "internal error; the router's log has the details for this request ID"
+            await _send(send, merge.told(plain_problem(500, "error", text), 500), named)
 
     async def _answer(
         self, scope: Scope, headers: dict[bytes, bytes], named: tuple[bytes, bytes], receive: Any, send: Any
@@ -169,11 +169,11 @@ class Router:
         if operation.startswith(("health.", "openapi.")):
             await _send(send, await self._own(operation), named)
             return
-        async with self._read(operation, arguments, scope, headers, receive) as asked:
+        async with self._read(operation, arguments, scope, headers, receive) as request:
             if operation == "events.stream":
-                await self._stream(asked, named, receive, send)
+                await self._stream(request, named, receive, send)
             else:
-                await _send(send, await _unless_gone(self._act(asked), receive), named)
+                await _send(send, await _unless_gone(self._act(request), receive), named)
 
     def _operation(self, method: str, path: str) -> tuple[str, Mapping[str, Any]]:
         known = self._paths.get((method, path))
@@ -212,130 +212,126 @@ class Router:
 
     # ── what is done ──
 
-    async def _act(self, asked: Asked) -> Answer:
-        group, _, name = asked.operation.partition(".")
-        if url := asked.header("rainbow-shard"):
-            return await self._pass(asked, _named(asked.who, url))
-        if merged := MERGED.get(asked.operation):
-            return await merged(self, asked)
-        if len(asked.who.tokens) == 1 and not asked.who.away:
-            return await self._pass(asked, asked.who.shards[0])
-        if "name" in asked.arguments:
-            return await self._of_cluster(asked, asked.arguments["name"])
+    async def _act(self, request: Asked) -> Answer:
+        group, _, name = request.operation.partition(".")
+        if url := request.header("rainbow-shard"):
+            return await self._pass(request, _named(request.who, url))
+        if merged := MERGED.get(request.operation):
+            return await merged(self, request)
+        if len(request.who.tokens) == 1 and not request.who.away:
+            return await self._pass(request, request.who.shards[0])
+        if "name" in request.arguments:
+            return await self._of_cluster(request, request.arguments["name"])
         if group == "jobs" and name in OF_JOBS:
-            return await self._pass(
-                asked, await self._directory.of_job(asked.who, asked.arguments["job_id"], asked.passed)
-            )
-        raise Conflict(
-            f"each shard answers this for itself: {_by_url(asked.who.shards)}",
-            shards=[shard.url for shard in asked.who.shards],
-        )
+            shard = await self._directory.of_job(request.who, request.arguments["job_id"], request.passed)
+            return await self._pass(request, shard)
+        urls = [shard.url for shard in request.who.shards]
+        raise Conflict(f"each shard answers this for itself: {_by_url(request.who.shards)}", shards=urls)
 
-    async def _of_cluster(self, asked: Asked, name: str) -> Answer:
-        shard = await self._directory.of_cluster(asked.who, name)
-        answer = await self._pass(asked, shard)
+    async def _of_cluster(self, request: Asked, name: str) -> Answer:
+        shard = await self._directory.of_cluster(request.who, name)
+        answer = await self._pass(request, shard)
         if answer.status == 404:  # it may have been deleted, and be registered somewhere else
             self._directory.forget(name)
-            if (other := await self._directory.of_cluster(asked.who, name)) is not shard:
-                return await self._pass(asked, other)
+            if (other := await self._directory.of_cluster(request.who, name)) is not shard:
+                return await self._pass(request, other)
         return answer
 
-    async def _pass(self, asked: Asked, shard: Shard) -> Answer:
-        headers = [*asked.who.header(shard), *asked.passed]
-        return await shard.ask(asked.scope["method"], asked.target, headers, asked.body)
+    async def _pass(self, request: Asked, shard: Shard) -> Answer:
+        headers = [*request.who.header(shard), *request.passed]
+        return await shard.ask(request.scope["method"], request.target, headers, request.body)
 
-    async def _all(self, asked: Asked, combine: Callable[[list[Any]], Any]) -> Answer:
+    async def _all(self, request: Asked, combine: Callable[[list[Any]], Any]) -> Answer:
         """Ask every shard of the caller's, and merge what the good answers say."""
-        answers = await self._answers(asked)
+        answers = await self._answers(request)
         good = [answer.json() for answer in answers.values() if answer.is_good]
         if answers and not good:
             return merge.nearest(answers.values())
-        away = {"away": merge.shards_away(asked.who)} if asked.who.away else {}
+        away = {"away": merge.shards_away(request.who)} if request.who.away else {}
         return merge.told({**combine(good), **away})
 
-    async def _answers(self, asked: Asked) -> dict[Shard, Answer]:
-        here = asked.who.here
-        found = await asyncio.gather(*(self._pass(asked, shard) for shard in here), return_exceptions=True)
-        for one in found:
+    async def _answers(self, request: Asked) -> dict[Shard, Answer]:
+        here = request.who.here
+        results = await asyncio.gather(*(self._pass(request, shard) for shard in here), return_exceptions=True)
+        for one in results:
             if isinstance(one, BaseException) and not isinstance(one, Away):
                 raise one
-        return {shard: one for shard, one in zip(here, found, strict=True) if isinstance(one, Answer)}
+        return {shard: one for shard, one in zip(here, results, strict=True) if isinstance(one, Answer)}
 
-    async def _listing(self, asked: Asked) -> Answer:
-        return await self._all(asked, lambda good: merge.rows("clusters", good, self._directory.gone(asked.who)))
+    async def _listing(self, request: Asked) -> Answer:
+        return await self._all(request, lambda good: merge.rows("clusters", good, self._directory.gone(request.who)))
 
-    async def _page(self, asked: Asked) -> Answer:
-        if (name := asked.query.get("cluster")) and len(asked.who.tokens) > 1:
-            return await self._of_cluster(asked, name)
-        limit = asked.query.get("limit", "100")
+    async def _page(self, request: Asked) -> Answer:
+        if (name := request.query.get("cluster")) and len(request.who.tokens) > 1:
+            return await self._of_cluster(request, name)
+        limit = request.query.get("limit", "100")
         most = int(limit) if limit.isdecimal() else 0  # a shard says what is wrong with it
-        oldest = asked.query.get("sort") == "oldest"
-        return await self._all(asked, partial(merge.page, limit=most, oldest=oldest))
+        oldest = request.query.get("sort") == "oldest"
+        return await self._all(request, partial(merge.page, limit=most, oldest=oldest))
 
-    async def _find(self, asked: Asked) -> Answer:
-        return await self._all(asked, partial(merge.named, asked.query.get("job", "")))
+    async def _find(self, request: Asked) -> Answer:
+        return await self._all(request, partial(merge.named, request.query.get("job", "")))
 
-    async def _many(self, asked: Asked) -> Answer:
+    async def _many(self, request: Asked) -> Answer:
         """Have each shard change those of many jobs that are its own; what a filter chooses, every shard's."""
-        texts = merge.texts_of(asked.json())
-        if not texts:
-            return await self._all(asked, merge.changed)
-        own, refused = await self._directory.divide(asked.who, texts, asked.passed)
-        parts = (replace(asked, body=json.dumps({**asked.json(), "jobs": some}).encode()) for some in own.values())
+        if not (texts := merge.texts_of(request.json())):
+            return await self._all(request, merge.changed)
+        own, refused = await self._directory.divide(request.who, texts, request.passed)
+        parts = [replace(request, body=json.dumps(request.json() | {"jobs": some}).encode()) for some in own.values()]
         answers = await asyncio.gather(*(self._pass(part, shard) for part, shard in zip(parts, own, strict=True)))
         bad = [answer for answer in answers if not answer.is_good]
         return merge.nearest(bad) if bad else merge.told(merge.changed([one.json() for one in answers], refused))
 
-    async def _tokens(self, asked: Asked) -> Answer:
-        return await self._all(asked, lambda good: {"tokens": [one for answer in good for one in answer["tokens"]]})
+    async def _tokens(self, request: Asked) -> Answer:
+        return await self._all(request, lambda good: {"tokens": [one for answer in good for one in answer["tokens"]]})
 
-    async def _of_token(self, asked: Asked) -> Answer:
+    async def _of_token(self, request: Asked) -> Answer:
         """Rotate or revoke a credential at the shard that has it."""
         answer = None
-        for shard in asked.who.here:
-            answer = await self._pass(asked, shard)
+        for shard in request.who.here:
+            answer = await self._pass(request, shard)
             if answer.status not in (403, 404):
                 return answer
-        if answer is None or asked.who.away:
-            raise asked.who.one_away()
+        if answer is None or request.who.away:
+            raise request.who.one_away()
         return answer
 
-    async def _mint(self, asked: Asked) -> Answer:
-        names = (body := asked.json()) and isinstance(body, dict) and body.get("clusters")
-        shards = {await self._directory.of_cluster(asked.who, str(name)) for name in names or ()}
-        if len(shards) > 1 or (not shards and len(asked.who.tokens) > 1):
+    async def _mint(self, request: Asked) -> Answer:
+        names = (body := request.json()) and isinstance(body, dict) and body.get("clusters")
+        shards = {await self._directory.of_cluster(request.who, str(name)) for name in names or ()}
+        if len(shards) > 1 or (not shards and len(request.who.tokens) > 1):
             raise Conflict("a token is known to one shard: mint one for the clusters of each", shards=_urls(shards))
-        return await self._pass(asked, next(iter(shards), asked.who.shards[0]))
+        return await self._pass(request, next(iter(shards), request.who.shards[0]))
 
-    async def _register(self, asked: Asked) -> Answer:
+    async def _register(self, request: Asked) -> Answer:
         """Register a cluster at its home, unless another shard has one of its name."""
-        body = asked.json()
+        body = request.json()
         name = str(body.get("name")) if isinstance(body, dict) else ""
         home = self._directory.home(name)
         if len(self._shards) > 1:
-            await self._check_free(asked, name, home)
-        return await self._pass(asked, home)
+            await self._check_free(request, name, home)
+        return await self._pass(request, home)
 
-    async def _check_free(self, asked: Asked, name: str, home: Shard) -> None:
+    async def _check_free(self, request: Asked, name: str, home: Shard) -> None:
         """Raise Conflict if another shard than its home has a cluster of this name; the home itself knows repeats."""
         for shard in self._shards:
             if shard is home:
                 continue
-            digests = ",".join(map(digest, asked.who.tokens.get(shard, ())))
+            digests = ",".join(map(digest, request.who.tokens.get(shard, ())))
             answer = await shard.ask("GET", f"/v1/credentials:known?digests={digests}&cluster={quote(name)}", [])
             if answer.is_good and answer.json().get("taken"):
                 raise Conflict(f"cluster {name[:100]} already exists")
 
-    async def _submit(self, asked: Asked) -> Answer:
-        return await self._submits.submit(asked.who, asked.question)
+    async def _submit(self, request: Asked) -> Answer:
+        return await self._submits.submit(request.who, request.question)
 
-    async def _match(self, asked: Asked) -> Answer:
-        return await self._submits.everywhere(asked.who, asked.question, asked.target)
+    async def _match(self, request: Asked) -> Answer:
+        return await self._submits.everywhere(request.who, request.question, request.target)
 
-    async def _batch(self, asked: Asked) -> Answer:
-        if len(asked.who.tokens) == 1 and not asked.who.away:
-            return await self._pass(asked, asked.who.shards[0])
-        body, header = asked.json(), asked.header("authorization")
+    async def _batch(self, request: Asked) -> Answer:
+        if len(request.who.tokens) == 1 and not request.who.away:
+            return await self._pass(request, request.who.shards[0])
+        body, header = request.json(), request.header("authorization")
         if not isinstance(body, dict):
             raise RequestError("request body must be a JSON object", pointer="")
         check(body, "Batch")
@@ -343,28 +339,32 @@ class Router:
         async def caller(envelope: Mapping[str, Any]) -> Caller:
             return await self._callers.find(header, cluster_tokens(envelope))
 
-        return await self._submits.batch(caller, body, asked.header("idempotency-key"), self._limits.batch)
+        return await self._submits.batch(caller, body, request.header("idempotency-key"), self._limits.batch)
 
     # ── streams, and what is the router's own ──
 
-    async def _stream(self, asked: Asked, named: tuple[bytes, bytes], receive: Any, send: Any) -> None:
+    async def _stream(self, request: Asked, named: tuple[bytes, bytes], receive: Any, send: Any) -> None:
         """Pass on the events of one shard, as they come."""
-        shard = await self._stream_of(asked)
-        async with shard.stream("GET", asked.target, [*asked.who.header(shard), *asked.passed]) as (head, parts):
-            await send(
-                {"type": "http.response.start", "status": head.status, "headers": [*_returned(head.headers), named]}
-            )
+        shard = await self._stream_of(request)
+        headers = [*request.who.header(shard), *request.passed]
+        async with shard.stream("GET", request.target, headers) as (head, parts):
+            start = {
+                "type": "http.response.start",
+                "status": head.status,
+                "headers": [*_returned(head.headers), named],
+            }
+            await send(start)
             await _unless_gone(_forward(parts, send), receive)
 
-    async def _stream_of(self, asked: Asked) -> Shard:
-        if url := asked.header("rainbow-shard"):
-            return _named(asked.who, url)
-        if name := asked.query.get("cluster"):
-            return await self._directory.of_cluster(asked.who, name)
-        if len(asked.who.tokens) > 1:
-            told = f"events are numbered by each shard: name a `cluster`; {_by_url(asked.who.tokens)}"
-            raise Conflict(told, shards=_urls(asked.who.tokens))
-        return asked.who.shards[0]
+    async def _stream_of(self, request: Asked) -> Shard:
+        if url := request.header("rainbow-shard"):
+            return _named(request.who, url)
+        if name := request.query.get("cluster"):
+            return await self._directory.of_cluster(request.who, name)
+        if len(request.who.tokens) > 1:
+            text = f"events are numbered by each shard: name a `cluster`; {_by_url(request.who.tokens)}"
+            raise Conflict(text, shards=_urls(request.who.tokens))
+        return request.who.shards[0]
 
     async def _own(self, operation: str) -> Answer:
         if operation == "openapi.show":
@@ -419,10 +419,10 @@ def _unknown(fault: HTTPException, path: str) -> Answer:
     """Say that there is no such path, or no such method of it."""
     status = fault.code if isinstance(fault, MethodNotAllowed) and fault.code else 404
     unknown = f"path {path[:100]} not found; GET /openapi.json lists every path"
-    code, told = ("method-not-allowed", str(fault.description)) if status == 405 else ("not-found", unknown)
+    code, answer = ("method-not-allowed", str(fault.description)) if status == 405 else ("not-found", unknown)
     allowed = [(name.lower().encode(), value.encode()) for name, value in fault.get_headers() if name == "Allow"]
     kind = (b"content-type", b"application/problem+json")
-    return Answer(status, [kind, *allowed], json.dumps(plain_problem(status, code, told)).encode())
+    return Answer(status, [kind, *allowed], json.dumps(plain_problem(status, code, answer)).encode())
 
 
 def _returned(headers: Pairs) -> Pairs:
@@ -444,14 +444,14 @@ async def _forward(parts: AsyncIterator[bytes], send: Callable[[Any], Any]) -> N
 async def _unless_gone(work: Coroutine[Any, Any, T], receive: Callable[[], Any]) -> T:
     """Do something that may take long, unless the client goes: a shard, too, sees that."""
     loop = asyncio.get_running_loop()
-    task, left = loop.create_task(work), loop.create_task(receive())
+    task, remaining = loop.create_task(work), loop.create_task(receive())
     try:
-        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, remaining), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise Gone
         return task.result()
     finally:
-        left.cancel()
+        remaining.cancel()
         task.cancel()
 
 
@@ -465,8 +465,8 @@ def _sender(scope: Scope, who: Caller | None) -> Sender:
     """Say whose body it is. Who has more than submit tokens may bring graphs; of other rights the shards know."""
     if who is None:
         return Sender(scope["client"][0] if scope["client"] else "", False)
-    found = [one for tokens in who.tokens.values() for one in tokens]
-    return Sender(who.digests, True, not all(one.startswith(PREFIXES[TOKEN]) for one in found))
+    results = [one for tokens in who.tokens.values() for one in tokens]
+    return Sender(who.digests, True, not all(one.startswith(PREFIXES[TOKEN]) for one in results))
 
 
 class RouterServer(uvicorn.Server):

@@ -72,8 +72,8 @@ class Shard:
     def away(self, kind: type[Away] = Away) -> Away:
         """Return what is said while it is away."""
         since = rfc3339(self.since or time.time())
-        told = f"shard {self.url} does not answer since {since}: {self.reason}"
-        return kind(told, retry_after=5, shard=self.url, since=since)
+        text = f"shard {self.url} does not answer since {since}: {self.reason}"
+        return kind(text, retry_after=5, shard=self.url, since=since)
 
     async def ask(self, method: str, target: str, headers: Pairs, body: bytes = b"") -> Answer:
         """Send a request and return the answer; Away if there is none, NotSent if nothing was sent."""
@@ -94,8 +94,8 @@ class Shard:
             self._lose(str(fault))
             if not fault.sent:
                 raise self.away(NotSent) from None
-            told = f"shard {self.url} stopped answering: it may be done; look, or send it again"
-            raise Away(told, retry_after=5, shard=self.url, outcome=UNKNOWN) from None
+            text = f"shard {self.url} stopped answering: it may be done; look, or send it again"
+            raise Away(text, retry_after=5, shard=self.url, outcome=UNKNOWN) from None
 
     def _lose(self, why: str) -> None:
         if self.since is None:

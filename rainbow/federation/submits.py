@@ -33,41 +33,41 @@ class Submits:
         self._directory = directory
         self._bidding = Bidding()
 
-    async def submit(self, who: Caller, asked: Question) -> Answer:
+    async def submit(self, who: Caller, question: Question) -> Answer:
         """Place a job."""
-        asked = await self._placed(who, asked)
-        if len(asked.places) == 1:
-            return await self._send(who, asked, *asked.places)
+        question = await self._placed(who, question)
+        if len(question.places) == 1:
+            return await self._send(who, question, *question.places)
         answer: Answer | None = None
         for _ in range(ATTEMPTS):
-            bids = await self._bidding.bids(who, asked)
-            shard = chosen(who, asked, bids) or _to_wait(asked, bids)
+            bids = await self._bidding.bids(who, question)
+            shard = chosen(who, question, bids) or _to_wait(question, bids)
             if shard is None:
                 return merge.refused(bids.told, bids.problems, self._directory.gone(who), who)
             try:
-                answer = await self._send(who, asked, shard, stated=bids.stated)
+                answer = await self._send(who, question, shard, stated=bids.stated)
             except NotSent:
                 continue  # it is away from now on, and others are asked
             if answer.is_good or merge.code_of(answer) not in AGAIN:
                 return merge.with_away(answer, who)
-            self._bidding.forget(who, asked)
+            self._bidding.forget(who, question)
         return answer or merge.problem_of(who.one_away())
 
-    async def _send(self, who: Caller, asked: Question, shard: Shard, stated: Any = ()) -> Answer:
-        headers, body = asked.to(shard, **({"stated": stated} if stated else {}))
+    async def _send(self, who: Caller, question: Question, shard: Shard, stated: Any = ()) -> Answer:
+        headers, body = question.to(shard, **({"stated": stated} if stated else {}))
         answer = await shard.ask("POST", "/v1/jobs", [*who.header(shard), *headers], body)
         if job := answer.header(b"location").rpartition("/")[2]:
             self._directory.learn(job, shard)
         return answer
 
-    async def everywhere(self, who: Caller, asked: Question, path: str) -> Answer:
+    async def everywhere(self, who: Caller, question: Question, path: str) -> Answer:
         """Ask all shards which of their clusters could run a jobspec, or when."""
-        asked = await self._placed(who, asked)
-        found = {shard: asked.to(shard) for shard in asked.places if shard.since is None}
+        question = await self._placed(who, question)
+        results = {shard: question.to(shard) for shard in question.places if shard.since is None}
         answers = await asyncio.gather(
             *(
                 shard.ask("POST", path, [*who.header(shard), *headers], body)
-                for shard, (headers, body) in found.items()
+                for shard, (headers, body) in results.items()
             )
         )
         if not (good := [answer.json() for answer in answers if answer.is_good]):
@@ -77,8 +77,8 @@ class Submits:
     async def batch(self, caller: Finding, body: Mapping[str, Any], key: str, most: int) -> Answer:
         """Submit many, one after the other, as one server does: each decision knows those before it."""
         if (body.get("assign") or "greedy") != "greedy":
-            told = "an optimal assignment needs all its clusters in one shard; name `clusters` of one"
-            raise RequestError(told, pointer="/assign")
+            text = "an optimal assignment needs all its clusters in one shard; name `clusters` of one"
+            raise RequestError(text, pointer="/assign")
         jobs = body["jobs"]
         if len(jobs) > most:
             raise LimitError(f"batch contains {len(jobs)} jobs; the limit is {most}", limit="batch", pointer="/jobs")
@@ -90,42 +90,42 @@ class Submits:
         try:
             if not isinstance(job, dict) or "jobspec" not in job:
                 raise RequestError("each job must be an object with jobspec", pointer="")
-            asked = Question.read(json.dumps({**common, **job}).encode(), "application/json", key)
-            answer = await self.submit(await caller(asked.envelope), asked)
-            found: dict[str, Any] = answer.json()
+            request = Question.read(json.dumps({**common, **job}).encode(), "application/json", key)
+            answer = await self.submit(await caller(request.envelope), request)
+            results: dict[str, Any] = answer.json()
         except RainbowError as fault:
             answer = merge.problem_of(fault)
-            found = answer.json()
+            results = answer.json()
         except Exception as fault:  # of the router's own, and it may have been sent: the others have their answers
             log.error("submit-failed", fault=repr(fault), exc_info=fault)
             answer = merge.problem_of(InternalError(outcome=UNKNOWN))
-            found = answer.json()
-        if "pointer" in found and not answer.is_good:
-            found["pointer"] = f"/jobs/{at}{found['pointer']}"
-        return {"status": answer.status, **found}
+            results = answer.json()
+        if "pointer" in results and not answer.is_good:
+            results["pointer"] = f"/jobs/{at}{results['pointer']}"
+        return {"status": answer.status, **results}
 
     # ── where ──
 
-    async def _placed(self, who: Caller, asked: Question) -> Question:
+    async def _placed(self, who: Caller, question: Question) -> Question:
         """Say which shards may answer: those of the clusters that are named, or one because of other jobs."""
-        if pin := await self._pinned(who, asked):
-            return replace(asked, places={pin: {}})
-        named = asked.envelope.get("clusters")
+        if pin := await self._pinned(who, question):
+            return replace(question, places={pin: {}})
+        named = question.envelope.get("clusters")
         if not named:
-            return replace(asked, places={shard: {} for shard in (*who.shards, *who.unsure)})
+            return replace(question, places={shard: {} for shard in (*who.shards, *who.unsure)})
         entries: dict[Shard, list[Any]] = {}
         for entry in named:
             entries.setdefault(await self._directory.of_cluster(who, entry["name"]), []).append(entry)
         places = {shard: {"clusters": some} if len(entries) > 1 else {} for shard, some in entries.items()}
-        return replace(asked, places=places)
+        return replace(question, places=places)
 
-    async def _pinned(self, who: Caller, asked: Question) -> Shard | None:
+    async def _pinned(self, who: Caller, question: Question) -> Shard | None:
         """Return where a job must go because of others: those of its basis, or that it depends on."""
         if len(who.tokens) == 1 and not who.unsure:
             return None
-        if basis := asked.envelope.get("basis"):
+        if basis := question.envelope.get("basis"):
             return self._directory.pinned(who, f"basis {basis}")
-        for one in asked.request.dependencies if asked.request else ():
+        for one in question.request.dependencies if question.request else ():
             if one.scheme == "string":
                 return self._directory.pinned(who, "dependencies by name")
             if one.scheme in BY_JOB or one.scheme == "fluid":
@@ -133,12 +133,12 @@ class Submits:
         return None
 
 
-def _to_wait(asked: Question, bids: Bids) -> Shard | None:
+def _to_wait(question: Question, bids: Bids) -> Shard | None:
     """Return where a job waits that no cluster takes now, if it may."""
     waits = {
-        shard.url: float(told["candidates"])
-        for shard, told in bids.told.items()
-        if shard.since is None and told["queues"] and (told["refusal"] or {}).get("code") == "no-cluster-now"
+        shard.url: float(answer["candidates"])
+        for shard, answer in bids.told.items()
+        if shard.since is None and answer["queues"] and (answer["refusal"] or {}).get("code") == "no-cluster-now"
     }
     by_url = {shard.url: shard for shard in bids.told}
-    return by_url[drawn(waits, chance_of(asked.key))] if waits else None
+    return by_url[drawn(waits, chance_of(question.key))] if waits else None

@@ -43,11 +43,11 @@ class FluxionBackend:
         """Return whether a cluster, empty, can run a request: the first variant that Fluxion can satisfy decides."""
         laid_out = layout(cluster)
         try:
-            for told, held in self._answers(request, laid_out, graph_of(laid_out), MOST_COPIES):
+            for answer, held in self._answers(request, laid_out, graph_of(laid_out), MOST_COPIES):
                 take = proven(request, cluster, held)
                 totals = totals_of(take, laid_out.worker_type)
-                fits, units = len(told["allocated"]), units_of(totals, laid_out.pools)
-                return Verdict(cluster.name, True, fits, bool(told["exact"]), totals, take, units=units)
+                fits, units = len(answer["allocated"]), units_of(totals, laid_out.pools)
+                return Verdict(cluster.name, True, fits, bool(answer["exact"]), totals, take, units=units)
         except (NoAnswer, NotAllocated) as fault:
             return Verdict(cluster.name, None, reason=Reason(Why.UNDECIDED, f"backend fluxion: {fault}"))
         return Verdict(cluster.name, False, reason=Reason(Why.VERTEX_TOO_SMALL, "Fluxion: not satisfiable"))
@@ -65,13 +65,13 @@ class FluxionBackend:
     def _answers(self, request: Request, laid_out: ClusterLayout, graph: str, most: int) -> Any:
         """Yield the answer for each variant that can be satisfied, with what of the cluster it leaves to others."""
         for resources in variants_on(request, laid_out.pools):
-            told = self._helper.ask({"graph": graph, "jobspec": jobspec_of(request, resources), "most": most})
-            if not isinstance(told.get("satisfiable"), bool) or not isinstance(told.get("allocated"), list):
-                raise NoAnswer(f"an answer that is none: {json.dumps(told)[:100]}")
-            if told["satisfiable"]:
-                if not told["allocated"]:
+            answer = self._helper.ask({"graph": graph, "jobspec": jobspec_of(request, resources), "most": most})
+            if not isinstance(answer.get("satisfiable"), bool) or not isinstance(answer.get("allocated"), list):
+                raise NoAnswer(f"an answer that is none: {json.dumps(answer)[:100]}")
+            if answer["satisfiable"]:
+                if not answer["allocated"]:
                     raise NotAllocated("it is satisfiable, and nothing was allocated")
-                yield told, held_by_others(str(told["allocated"][0]), laid_out)
+                yield answer, held_by_others(str(answer["allocated"][0]), laid_out)
 
 
 def proven(request: Request, cluster: Cluster, held: dict[str, int | None]) -> Take:

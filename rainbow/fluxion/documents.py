@@ -80,15 +80,15 @@ def _part(resource: Resource, *, is_in_slot: bool) -> dict[str, Any]:
         raise JobspecError(
             "backend fluxion: a slot in a slot cannot be put to Fluxion; use index", pointer="/resources"
         )
-    found: dict[str, Any] = {"type": resource.type, "count": _count(resource.count)}
+    results: dict[str, Any] = {"type": resource.type, "count": _count(resource.count)}
     if resource.is_slot:
-        found["label"] = resource.label or "default"
+        results["label"] = resource.label or "default"
     if resource.exclusive:
-        found["exclusive"] = True
+        results["exclusive"] = True
     if resource.shared:
-        found["exclusive"] = False
+        results["exclusive"] = False
     below = [_part(child, is_in_slot=is_in_slot or resource.is_slot) for child in resource.children]
-    return {**found, "with": below} if below else found
+    return {**results, "with": below} if below else results
 
 
 def _count(count: Count) -> Any:

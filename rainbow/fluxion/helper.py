@@ -47,17 +47,17 @@ class Helper:
         with self._lock:
             process = self._running()
             try:
-                told = self._answer(process, question)
+                answer = self._answer(process, question)
             except NoAnswer:
                 self.end()
                 raise
-        if "missing" in told:
+        if "missing" in answer:
             self.end()
             named = os.environ.get("RAINBOW_FLUXION")
-            raise NoLibrary(f"backend fluxion: {named}: {told['missing']}" if named else MISSING)
-        if "error" in told:
-            raise NoAnswer(f"Fluxion refuses: {told['error'][:300]}")
-        return told
+            raise NoLibrary(f"backend fluxion: {named}: {answer['missing']}" if named else MISSING)
+        if "error" in answer:
+            raise NoAnswer(f"Fluxion refuses: {answer['error'][:300]}")
+        return answer
 
     def end(self) -> None:
         """End the process."""
@@ -101,12 +101,12 @@ class Helper:
                     f"Fluxion's process ended{_how(process)}" if not part else "Fluxion's answer is too long"
                 )
         try:
-            told = json.loads(text)
+            answer = json.loads(text)
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
+            answer = None
+        if not isinstance(answer, dict):
             raise NoAnswer("Fluxion's process answered what is no answer")
-        return told
+        return answer
 
 
 def _how(process: subprocess.Popen[bytes]) -> str:

@@ -84,8 +84,8 @@ class Library:
     def _allocate(self, context: int, spec: bytes, jobs: list[int]) -> str | None:
         job, reserved, at, overhead = ctypes.c_uint64(), ctypes.c_bool(), ctypes.c_int64(), ctypes.c_double()
         text = ctypes.c_void_p()
-        given = (ctypes.byref(one) for one in (job, reserved, text, at, overhead))
-        if self._calls.reapi_cli_match_allocate(context, False, spec, *given) != 0:
+        inputs = (ctypes.byref(one) for one in (job, reserved, text, at, overhead))
+        if self._calls.reapi_cli_match_allocate(context, False, spec, *inputs) != 0:
             return None
         jobs.append(job.value)
         if not text.value:
@@ -104,12 +104,12 @@ def found() -> str:
     return os.environ.get("RAINBOW_FLUXION") or ctypes.util.find_library("reapi_cli") or NAME
 
 
-def answer(library: Library, asked: Mapping[str, Any]) -> dict[str, Any]:
+def answer(library: Library, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one line."""
-    if not asked:
+    if not request:
         return {}
     try:
-        return library.answer(asked["graph"], asked["jobspec"], asked["most"])
+        return library.answer(request["graph"], request["jobspec"], request["most"])
     except Refused as fault:
         return {"error": str(fault)}
 
@@ -123,8 +123,8 @@ def main() -> None:
         except (OSError, AttributeError) as fault:
             library, missing = None, str(fault)
         for line in sys.stdin:
-            told = answer(library, json.loads(line)) if library else {"missing": missing}
-            out.write(json.dumps(told) + "\n")
+            reported = answer(library, json.loads(line)) if library else {"missing": missing}
+            out.write(json.dumps(reported) + "\n")
             out.flush()
 
 

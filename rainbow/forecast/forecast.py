@@ -196,29 +196,31 @@ def forecast(
     `missed`: whether the start was outside the band that was told, of the last jobs and of those past theirs.
     """
     if isinstance(policy, Delegate):
-        found = _handed_over(view, policy, lengths)
+        results = _handed_over(view, policy, lengths)
         room = room_of(view.workers, view.consumables, (), view.now)
-        counted = [*scores, *_so_far(found, view.now, late)]
-        return Forecast(view.now, _banded(found, view.now, counted, missed), room, inf, "all", len(counted) >= FEWEST)
+        counted = [*scores, *_so_far(results, view.now, late)]
+        return Forecast(
+            view.now, _banded(results, view.now, counted, missed), room, inf, "all", len(counted) >= FEWEST
+        )
     run = ahead(view, policy, lengths, bounds, proceed, again, rules)
     running = {held.job for held in view.runs}
-    found = {
+    results = {
         job: Expected(job, span.start, span.end, 0, 0, "running" if job in running else "ahead")
         for job, span in run.cluster.spans.items()
     }
     uses = [*run.cluster.uses(), *_kept(view)]
     if run.cluster.waiting:
-        uses = _add_pass(run, policy, lengths, bounds, found, uses, proceed)
+        uses = _add_pass(run, policy, lengths, bounds, results, uses, proceed)
     room = room_of(view.workers, view.outside(), uses, view.now)
-    counted = [*scores, *_so_far(found, view.now, late)]
-    told = _banded(found, view.now, counted, missed)
-    return Forecast(view.now, told, room, run.cluster.now, run.cut, len(counted) >= FEWEST)
+    counted = [*scores, *_so_far(results, view.now, late)]
+    answer = _banded(results, view.now, counted, missed)
+    return Forecast(view.now, answer, room, run.cluster.now, run.cut, len(counted) >= FEWEST)
 
 
-def _so_far(found: Mapping[str, Expected], now: float, late: Mapping[str, tuple[float, float]]) -> Iterator[float]:
+def _so_far(results: Mapping[str, Expected], now: float, late: Mapping[str, tuple[float, float]]) -> Iterator[float]:
     """Yield how first forecasts of what is late turn out, by when it is expected now, else by its wait so far."""
     for job, (at, planned) in late.items():
-        start = found[job].start if job in found else inf
+        start = results[job].start if job in results else inf
         yield score((start if now <= start < inf else now) - at, planned - at)
 
 
@@ -233,7 +235,7 @@ def _add_pass(
     policy: Policy,
     lengths: Lengths,
     bounds: Bounds,
-    found: dict[str, Expected],
+    results: dict[str, Expected],
     uses: list[Use],
     proceed: Callable[[], bool],
 ) -> list[Use]:
@@ -251,20 +253,20 @@ def _add_pass(
     for job in then.jobs:
         if not job.gangs:
             continue
-        start, before = made.starts.get(job.id, inf), found.get(job.id)
+        start, before = made.starts.get(job.id, inf), results.get(job.id)
         # the policy goes by time limits: what it keeps space for later does not start before, however short it may be
         promised = run.cluster.promised.get(job.id, start)
         later = promised - start if start < promised < inf else 0.0
         start += later
         end = max(made.ends.get(job.id, inf) + later, before.end if before else 0.0)
         if before is not None:
-            found[job.id] = replace(before, end=end)
+            results[job.id] = replace(before, end=end)
         elif start < inf:
-            found[job.id] = Expected(job.id, start, end, 0, 0, "one-pass")
+            results[job.id] = Expected(job.id, start, end, 0, 0, "one-pass")
         else:
             left_out = job.id not in tried and len(order) < bounds.jobs
             text = _short_of(rules, job) or (NEVER if left_out else _unknown(job.id in made.starts, endless, bounds))
-            found[job.id] = Expected(job.id, inf, inf, inf, inf, "unknown", text)
+            results[job.id] = Expected(job.id, inf, inf, inf, inf, "unknown", text)
     return [*uses, *made.booked]
 
 
@@ -333,10 +335,10 @@ def _handed_over(view: View, policy: Delegate, lengths: Lengths) -> dict[str, Ex
 
 
 def _banded(
-    found: Mapping[str, Expected], now: float, scores: Sequence[float], missed: Iterable[float]
+    results: Mapping[str, Expected], now: float, scores: Sequence[float], missed: Iterable[float]
 ) -> dict[str, Expected]:
     bias, around = bias_of(scores), spread(scores, COVER, missed)
-    return {job: _with_band(one, now, bias, around) for job, one in found.items()}
+    return {job: _with_band(one, now, bias, around) for job, one in results.items()}
 
 
 def _with_band(one: Expected, now: float, bias: float, around: tuple[float, float]) -> Expected:

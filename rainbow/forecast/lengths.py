@@ -116,13 +116,13 @@ def ratios(medians: Iterable[Mapping[str, float]], cluster: str) -> dict[str, fl
     >>> ratios([{"slow": 60.0, "fast": 20.0}, {"slow": 80.0, "fast": 40.0}, {"slow": 9.0, "fast": 3.0}], "slow")
     {'slow': 1.0, 'fast': 0.3333333333333333}
     """
-    found: dict[str, list[float]] = {}
+    results: dict[str, list[float]] = {}
     for by_cluster in medians:
         here = by_cluster.get(cluster, 0.0)
         for other, there in by_cluster.items() if here > 0 else ():
             if there > 0:
-                found.setdefault(other, []).append(log(there / here))
-    return {other: exp(median(logarithms)) for other, logarithms in found.items()}
+                results.setdefault(other, []).append(log(there / here))
+    return {other: exp(median(logarithms)) for other, logarithms in results.items()}
 
 
 def quantiles(scores: Sequence[float], cover: float) -> tuple[float, float]:

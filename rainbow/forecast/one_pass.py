@@ -97,11 +97,13 @@ class Space:
         """Return the limits that what runs and waits would pass if all of it ran at once."""
         if self.rules is None or not self.rules.has_limits:
             return []
-        wanted: Counter[Limit] = used_cores(self.rules, self.view.runs)
+        requirements: Counter[Limit] = used_cores(self.rules, self.view.runs)
         for job in self.view.jobs:
             cores = sum(map(cores_of, job.gangs))
-            wanted.update(dict.fromkeys(self.rules.limits(owner_of(job)), cores))
-        return sorted(limit for limit, cores in wanted.items() if limit.kind != "guarantee" and cores > limit.most)
+            requirements.update(dict.fromkeys(self.rules.limits(owner_of(job)), cores))
+        return sorted(
+            limit for limit, cores in requirements.items() if limit.kind != "guarantee" and cores > limit.most
+        )
 
     def _counted(self, held: Sequence[Use]) -> Iterator[Use]:
         """Yield what each use takes of the limits that its job is under."""
@@ -114,9 +116,11 @@ class Space:
 
     def book(self, job: JobView, gang: GangView, seconds: float) -> float:
         """Book a gang of a job at its earliest start and return that, infinite if there is none."""
-        asked = [*self._within(job, gang), *self._asked(gang)]
-        for start, given in self.matrix.starts(*asked[0], seconds) if asked else ():
-            placement = self._fitted(asked, start, start + seconds) if len(asked) > 1 else _alone(*asked[0], given)
+        requests = [*self._within(job, gang), *self._asked(gang)]
+        for start, counts in self.matrix.starts(*requests[0], seconds) if requests else ():
+            placement = (
+                self._fitted(requests, start, start + seconds) if len(requests) > 1 else _alone(*requests[0], counts)
+            )
             if placement is not None:
                 self.matrix.add(placement, start, start + seconds)
                 self.booked.append(Use(placement, start, start + seconds, owner_of(job)))
@@ -135,12 +139,12 @@ class Space:
         if hosts not in self._groups:
             able = [name for name, kind in self._kinds.items() if kind in hosts]
             self._groups[hosts] = self.matrix.group(able)
-        own, asked = self._groups[hosts], list[tuple[Group, Slots]]()
+        own, request = self._groups[hosts], list[tuple[Group, Slots]]()
         for one in gang.slots or self._as_matched(gang, own):
-            asked.append((own, Slots(_some(one.amounts, 1), one.least, apart=one.apart)))
+            request.append((own, Slots(_some(one.amounts, 1), one.least, apart=one.apart)))
             if any(one.outside.values()):
-                asked.append((self._outside, Slots(_some(one.outside, one.least), 1)))
-        return asked
+                request.append((self._outside, Slots(_some(one.outside, one.least), 1)))
+        return request
 
     def _as_matched(self, gang: GangView, able: Group) -> Iterator[SlotsView]:
         """Say what only the matcher can place by what it would hold on the empty cluster, each worker apart."""
@@ -149,30 +153,32 @@ class Space:
         alike = Counter(tuple(sorted(amounts.items())) for worker, amounts in held.items() if worker and amounts)
         return (SlotsView("", dict(amounts), count, count, apart=True) for amounts, count in alike.items())
 
-    def _fitted(self, asked: Asked, start: float, end: float) -> Placement | None:
+    def _fitted(self, request: Asked, start: float, end: float) -> Placement | None:
         """Return where the slots lie over a time, the first workers first; None if not all of them fit."""
-        kinds = {kind for _, slots in asked for kind, _ in slots.amounts}
-        left = {kind: self.matrix.least(kind, start, end) for kind in kinds}
+        kinds = {kind for _, slots in request for kind, _ in slots.amounts}
+        remaining = {kind: self.matrix.least(kind, start, end) for kind in kinds}
         placement: dict[str, dict[str, int]] = {}
-        for group, slots in asked:
-            given = slots.given({kind: left[kind][group.columns] for kind, _ in slots.amounts}, group.columns.shape)
-            if given.sum() < slots.count:
+        for group, slots in request:
+            counts = slots.given(
+                {kind: remaining[kind][group.columns] for kind, _ in slots.amounts}, group.columns.shape
+            )
+            if counts.sum() < slots.count:
                 return None
-            taken = _place(placement, group, slots, given)
+            taken = _place(placement, group, slots, counts)
             for kind, amount in slots.amounts:
-                left[kind][group.columns] -= taken * amount
+                remaining[kind][group.columns] -= taken * amount
         return placement
 
 
-def _alone(group: Group, slots: Slots, given: Ints) -> Placement:
+def _alone(group: Group, slots: Slots, counts: Ints) -> Placement:
     placement: dict[str, dict[str, int]] = {}
-    _place(placement, group, slots, given)
+    _place(placement, group, slots, counts)
     return placement
 
 
-def _place(placement: dict[str, dict[str, int]], group: Group, slots: Slots, given: Ints) -> Ints:
+def _place(placement: dict[str, dict[str, int]], group: Group, slots: Slots, counts: Ints) -> Ints:
     """Add slots on workers that give so many each, the first workers first; return how many lie on each."""
-    taken: Ints = np.clip(slots.count - (np.cumsum(given) - given), 0, given)
+    taken: Ints = np.clip(slots.count - (np.cumsum(counts) - counts), 0, counts)
     for worker, count in group.left(taken).items():
         of = placement.setdefault(worker, {})
         of.update((kind, of.get(kind, 0) + count * amount) for kind, amount in slots.amounts)

@@ -93,9 +93,9 @@ class Booking:
     finish: float
 
 
-def read_booking(told: Mapping[str, Any]) -> Booking:
+def read_booking(answer: Mapping[str, Any]) -> Booking:
     """Read a booking that another process has told as JSON."""
-    return Booking(**{**told, "ask": Ask(**told["ask"])})
+    return Booking(**{**answer, "ask": Ask(**answer["ask"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,33 +131,33 @@ class Outlook:
         for cluster_id, row in self._rows.items():
             self._enter(row, self._told[cluster_id], self._rooms.get(cluster_id))
 
-    def _enter(self, row: int, told: ClusterForecast, room: Room | None) -> None:
+    def _enter(self, row: int, forecast: ClusterForecast, room: Room | None) -> None:
         self._table.put(row, room)
-        self._at[row], self._length[row], self._limit[row] = told.at, told.length, told.limit
+        self._at[row], self._length[row], self._limit[row] = forecast.at, forecast.length, forecast.limit
 
-    def put(self, cluster_id: str, told: ClusterForecast) -> None:
+    def put(self, cluster_id: str, forecast: ClusterForecast) -> None:
         """Take a new forecast; what was booked before it was made is in it."""
         with self._lock:
             if cluster_id not in self._rows:
                 self._rows[cluster_id] = len(self._rows)
-            self._told[cluster_id] = told
+            self._told[cluster_id] = forecast
             self._rooms.pop(cluster_id, None)
-            if told.room is not None:
-                self._rooms[cluster_id] = told.room
+            if forecast.room is not None:
+                self._rooms[cluster_id] = forecast.room
             if len(self._rows) > self._table.count:
                 self._grow(2 * self._table.count)
             else:
-                self._enter(self._rows[cluster_id], told, told.room)
-            of_starts = bias_of(told.scores), *spread(told.scores, COVER, told.missed)
-            self._bands[:, self._rows[cluster_id]] = *of_starts, *quantiles(told.ratios, COVER)
+                self._enter(self._rows[cluster_id], forecast, forecast.room)
+            of_starts = bias_of(forecast.scores), *spread(forecast.scores, COVER, forecast.missed)
+            self._bands[:, self._rows[cluster_id]] = *of_starts, *quantiles(forecast.ratios, COVER)
             for booking in self._booked.pop(cluster_id, ()):
-                if booking.at >= told.at:
+                if booking.at >= forecast.at:
                     self._book(booking)
 
     def of(self, cluster_id: str, now: float) -> ClusterForecast | None:
         """Return a cluster's last forecast."""
-        told = self._told.get(cluster_id)
-        return told if told and 0 < told.at <= now + SLACK else None
+        answer = self._told.get(cluster_id)
+        return answer if answer and 0 < answer.at <= now + SLACK else None
 
     def every(self) -> dict[str, ClusterForecast]:
         """Return the last forecast of every cluster."""
@@ -225,8 +225,8 @@ class Outlook:
     def hear(self, booking: Booking) -> None:
         """Take what another process has booked, or this one."""
         with self._lock:
-            told = self._told.get(booking.cluster_id)
-            if told is None or booking.at >= told.at:
+            answer = self._told.get(booking.cluster_id)
+            if answer is None or booking.at >= answer.at:
                 self._book(booking)
 
     def take_back(self, booking: Booking) -> None:
@@ -234,9 +234,9 @@ class Outlook:
         cluster_id = booking.cluster_id
         with self._lock:
             others = [one for one in self._booked.pop(cluster_id, ()) if one is not booking]
-            if (told := self._told.get(cluster_id)) is not None and told.room is not None:
-                self._rooms[cluster_id] = told.room
-                self._table.put(self._rows[cluster_id], told.room)
+            if (answer := self._told.get(cluster_id)) is not None and answer.room is not None:
+                self._rooms[cluster_id] = answer.room
+                self._table.put(self._rows[cluster_id], answer.room)
             for one in others:
                 self._book(one)
 
@@ -290,21 +290,21 @@ class Arriving:
 
     def tell(self, states: Mapping[str, dict[str, Any]]) -> None:
         """Add the variables to the states of the clusters; of those that nobody knows only that."""
-        found, names = self.found, self.names
+        result, names = self.found, self.names
         values: dict[str, Floats] = {
-            "eta.wait": found.start - self.now,
-            "eta.start": found.start,
-            "eta.finish": found.finish,
-            "eta.total": found.finish - self.now,
-            "eta.low": found.low,
-            "eta.high": found.high,
-            "eta.length": found.seconds,
-            "eta.age": found.age,
+            "eta.wait": result.start - self.now,
+            "eta.start": result.start,
+            "eta.finish": result.finish,
+            "eta.total": result.finish - self.now,
+            "eta.low": result.low,
+            "eta.high": result.high,
+            "eta.length": result.seconds,
+            "eta.age": result.age,
         }
-        there = np.isfinite(found.finish).tolist()
-        told = {name: values[name].tolist() for name in names if name in values}
+        there = np.isfinite(result.finish).tolist()
+        answer = {name: values[name].tolist() for name in names if name in values}
         those = [states[name] for name in self.ids.values()]
-        for variable, column in told.items():
+        for variable, column in answer.items():
             for state, value, known in zip(those, column, there, strict=True):
                 if known:
                     state[variable] = value

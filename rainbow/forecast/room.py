@@ -70,10 +70,12 @@ class Room:
         return {"times": self.times.tolist(), **listed, "capacity": {k: dict(c) for k, c in self.capacity.items()}}
 
 
-def read_room(told: Mapping[str, Any]) -> Room:
+def read_room(answer: Mapping[str, Any]) -> Room:
     """Read a room that was told as JSON."""
-    free, idle = ({kind: np.array(row, np.float64) for kind, row in told[name].items()} for name in ("free", "idle"))
-    return Room(np.array(told["times"], np.float64), free, idle, told["capacity"])
+    free, idle = (
+        {kind: np.array(row, np.float64) for kind, row in answer[name].items()} for name in ("free", "idle")
+    )
+    return Room(np.array(answer["times"], np.float64), free, idle, answer["capacity"])
 
 
 def room_of(workers: Sequence[WorkerView], outside: Mapping[str, int], uses: Iterable[Use], now: float) -> Room:

@@ -101,8 +101,8 @@ class VirtualCluster:
             self._run(run, end, end)
 
     def _gang_of(self, task: str) -> GangView | None:
-        found = self._gangs.get(task)
-        return found[1] if found and task not in self._end else None
+        result = self._gangs.get(task)
+        return result[1] if result and task not in self._end else None
 
     @property
     def waiting(self) -> bool:
@@ -254,9 +254,9 @@ class VirtualCluster:
         """Return when something happens next: an end, or a time the policy waits for; None: nothing any more."""
         while self._ends and self._end.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
-        kept = [time for one in self._view.reservations for time in (one.start, one.end)]
+        stored = [time for one in self._view.reservations for time in (one.start, one.end)]
         claims = [time for one in self.memory.get(PREEMPTION, {}).values() for time in (one["until"], one["again"])]
-        times = [*(end for end, _ in self._ends[:1]), *self.promised.values(), *kept, *claims]
+        times = [*(end for end, _ in self._ends[:1]), *self.promised.values(), *stored, *claims]
         later = [time for time in times if self.now < time < inf]
         overdue = self._ends and self._ends[0][0] <= self.now
         return self.now if overdue else min(later, default=None)
@@ -294,8 +294,8 @@ class VirtualCluster:
         for job in {run.job for run in there}:
             if cancels and job in self.jobs:
                 self._put(replace(self.jobs[job], gangs=(), running=0, waiting=0))
-            left = [self._end[run.task] for run in runs if run.job == job and run.task in self._end]
-            self.spans[job].end = max([self.now, *left])
+            remaining = [self._end[run.task] for run in runs if run.job == job and run.task in self._end]
+            self.spans[job].end = max([self.now, *remaining])
 
     def _finish(self, task: str, end: float) -> None:
         run = self.census.drop_run(task)
@@ -333,8 +333,10 @@ def _further(job: JobView) -> JobView:
     if job.progress is None or job.progress.items_left is None:
         return job
     done = job.elastic.threads if job.elastic else 1
-    left = max(0, job.progress.items_left - done)
+    remaining = max(0, job.progress.items_left - done)
     return replace(
         job,
-        progress=replace(job.progress, items_left=left, items_done=job.progress.items_done + done, initialised=True),
+        progress=replace(
+            job.progress, items_left=remaining, items_done=job.progress.items_done + done, initialised=True
+        ),
     )

@@ -172,10 +172,10 @@ class Cluster:
     def _called(self) -> tuple[bool, Mapping[str, str]]:
         """Whether each worker is called by its vertex's name, and the workers."""
         entries = self._entries_of_workers(0)
-        found = sorted((copy for entry in entries or [0] for copy in self.outline.copies(entry)), key=_place)
-        names = unique_names(found)
-        named = bool(entries) and names == [copy.name for copy in found]
-        return named, dict(zip(names, (copy.id for copy in found), strict=True))
+        results = sorted((copy for entry in entries or [0] for copy in self.outline.copies(entry)), key=_place)
+        names = unique_names(results)
+        named = bool(entries) and names == [copy.name for copy in results]
+        return named, dict(zip(names, (copy.id for copy in results), strict=True))
 
     def _entries_of_workers(self, first: int) -> list[int]:
         kinds = (fields.type for fields in self.outline.fields[first:])
@@ -266,9 +266,9 @@ def _with_more(known: Mapping[str, str], more: Sequence[Copy], outline: Outline)
 
 
 def _nodepool(fields: Fields) -> str:
-    told = fields.metadata.get("nodepool")
-    if isinstance(told, str):
-        return told
+    answer = fields.metadata.get("nodepool")
+    if isinstance(answer, str):
+        return answer
     return next((name.partition("=")[2] for name in sorted(fields.properties) if name.startswith("nodepool=")), "")
 
 

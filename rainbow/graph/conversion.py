@@ -165,8 +165,8 @@ def _grown(old: Outline, more: Document, limits: Limits) -> Outline | None:
     order = top_down(more, vertices, [edge for edge in more.edges if edge.source in vertices])
     places = {vertex: len(old.ids) + k for k, vertex in enumerate(order)}
     parents = [places[above[v]] if above[v] in places else old.places[above[v]] for v in order]
-    told = [vertices[vertex].metadata for vertex in order]
-    counts = [whole(fields["count"], "", "count") if "count" in fields else 0 for fields in told]
+    answers = [vertices[vertex].metadata for vertex in order]
+    counts = [whole(fields["count"], "", "count") if "count" in fields else 0 for fields in answers]
     grown = old.with_more(order, [attributes(vertices[vertex]) for vertex in order], parents, counts)
     _check_grown(grown, places, vertices, limits)
     return grown

@@ -37,15 +37,17 @@ def apply_delta(document: Any, changes: Any) -> dict[str, Any]:
     return {**document, "graph": {**graph, "nodes": _as_before(graph["nodes"], nodes), "edges": edges}}
 
 
-def _nodes(given: Any) -> Nodes:
-    if isinstance(given, Mapping):
-        return dict(given) if set(map(type, given)) <= {str} else {str(key): node for key, node in given.items()}
-    return {str(node["id"]): node for node in given}
+def _nodes(options: Any) -> Nodes:
+    if isinstance(options, Mapping):
+        return (
+            dict(options) if set(map(type, options)) <= {str} else {str(key): node for key, node in options.items()}
+        )
+    return {str(node["id"]): node for node in options}
 
 
-def _as_before(given: Any, nodes: Nodes) -> Any:
+def _as_before(options: Any, nodes: Nodes) -> Any:
     """JGF has its nodes as a mapping or as a list; a cluster keeps the form it was given in."""
-    return nodes if isinstance(given, Mapping) else [{"id": key, **node} for key, node in nodes.items()]
+    return nodes if isinstance(options, Mapping) else [{"id": key, **node} for key, node in nodes.items()]
 
 
 def _apply(nodes: Nodes, edges: Edges, change: Any, at: str) -> Edges:
@@ -87,12 +89,12 @@ def contained(edges: Iterable[Mapping[str, Any]], vertices: Iterable[str]) -> se
     for edge in edges:
         if (edge.get("relation") or "contains") == "contains":
             below.setdefault(str(edge.get("source")), []).append(str(edge.get("target")))
-    left = list(vertices)
-    result = set(left)
-    while left:
-        new = [each for each in below.get(left.pop(), []) if each not in result]
+    remaining = list(vertices)
+    result = set(remaining)
+    while remaining:
+        new = [each for each in below.get(remaining.pop(), []) if each not in result]
         result.update(new)
-        left += new
+        remaining += new
     return result
 
 
@@ -180,9 +182,9 @@ def _more_edges(old: _Parts, new: _Parts, gone: set[str]) -> list[Any] | None:
     stay = Counter(
         _text(e) for e in old.edges if str(e.get("source")) not in gone and str(e.get("target")) not in gone
     )
-    given = {_text(edge): edge for edge in new.edges}
+    options = {_text(edge): edge for edge in new.edges}
     more = Counter(map(_text, new.edges))
-    return None if stay - more else [given[text] for text in (more - stay).elements()]
+    return None if stay - more else [options[text] for text in (more - stay).elements()]
 
 
 def _text(edge: Mapping[str, Any]) -> str:

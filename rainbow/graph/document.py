@@ -62,10 +62,12 @@ class Document:
             yield
         except GraphError as fault:
             at = fault.pointer or ""
-            found = [v for v in self.vertices if at == v.pointer or at.startswith((f"{v.pointer}/", f"{v.fields}/"))]
-            if len(found) != 1 or short(found[0].id) in fault.message:
+            results = [
+                v for v in self.vertices if at == v.pointer or at.startswith((f"{v.pointer}/", f"{v.fields}/"))
+            ]
+            if len(results) != 1 or short(results[0].id) in fault.message:
                 raise
-            raise GraphError(f"vertex {short(found[0].id)}: {fault.message}", pointer=at) from None
+            raise GraphError(f"vertex {short(results[0].id)}: {fault.message}", pointer=at) from None
 
 
 def step(pointer: str, key: str | int) -> str:
@@ -159,9 +161,9 @@ def _relates(item: Any) -> bool:
 
 def edges(items: Any, pointer: str, limits: Limits) -> list[Edge]:
     """Read the list of edges, in which all JSON forms agree; no list is an empty one."""
-    found = sequence([] if items is None else items, pointer, "the edges")
-    limits.check("edges", len(found), pointer)
-    return [edge(item, f"{pointer}/{place}", place) for place, item in enumerate(found)]
+    results = sequence([] if items is None else items, pointer, "the edges")
+    limits.check("edges", len(results), pointer)
+    return [edge(item, f"{pointer}/{place}", place) for place, item in enumerate(results)]
 
 
 def edge(item: Any, pointer: str, place: int) -> Edge:
@@ -202,10 +204,10 @@ class Limits:
     depth: int = 10_000  # vertices on the way from the root down
     templates: int = 64  # one inside the other: each lengthens the ids of all copies in it
 
-    def check(self, limit: str, found: int, pointer: str) -> None:
-        """Raise LimitError, naming the limit, if `found` is more than it allows."""
+    def check(self, limit: str, count: int, pointer: str) -> None:
+        """Raise LimitError, naming the limit, if `count` is more than it allows."""
         allowed = getattr(self, limit)
-        if found > allowed:
+        if count > allowed:
             text = f"graph exceeds the limit {limit} ({allowed})"
             raise LimitError(text, pointer=pointer, limit=limit, allowed=allowed)
 

@@ -212,10 +212,10 @@ def _hosts(nodelist: Any, ranks: list[int], limits: Limits) -> dict[int, str]:
 
 def host_list(listed: Any, pointer: str, limits: Limits) -> list[str]:
     """Return the hosts of a host list, at most as many as a graph may have vertices."""
-    given = text(listed, pointer, "a host list", longest=_LONGEST_LIST)
+    value = text(listed, pointer, "a host list", longest=_LONGEST_LIST)
     # a short list repeats its longest part once for every host
-    short = all(len(part) <= _LONGEST_HOST for part in _SEPARATOR.split(given))
-    names = expand_hosts(given, limits.vertices) if short else None
+    short = all(len(part) <= _LONGEST_HOST for part in _SEPARATOR.split(value))
+    names = expand_hosts(value, limits.vertices) if short else None
     if names is None:
         raise GraphError('a host list (RFC 29) reads like "node[0-3,7]"', pointer=pointer)
     return names
@@ -238,8 +238,8 @@ def _properties(properties: Any, ranks: Mapping[int, Any], limits: Limits) -> di
 
 
 def _idset(listed: Any, pointer: str, limits: Limits) -> list[int]:
-    given = text(listed, pointer, "an idset", longest=_LONGEST_LIST)
-    numbers = expand_ids(given, limits.vertices)
+    value = text(listed, pointer, "an idset", longest=_LONGEST_LIST)
+    numbers = expand_ids(value, limits.vertices)
     if numbers is None:
         most = f"and names at most {limits.vertices} numbers"
         raise GraphError(f'an idset (RFC 22) reads like "0-3,7" {most}', pointer=pointer)
@@ -260,8 +260,8 @@ def read_networkx(graph: nx.Graph[Any], limits: Limits) -> Document:
     nodes = [{**plain(fields), "id": plain(vertex)} for vertex, fields in graph.nodes(data=True)]
     vertices = list(_vertices(nodes))
     links = ({**plain(fields), "source": plain(u), "target": plain(v)} for u, v, fields in graph.edges(data=True))
-    found = [edge(link, f"/edges/{place}", place) for place, link in enumerate(links)]
-    return Document(name_of(plain(graph.graph), "/graph"), vertices, "/nodes", found, "/edges")
+    results = [edge(link, f"/edges/{place}", place) for place, link in enumerate(links)]
+    return Document(name_of(plain(graph.graph), "/graph"), vertices, "/nodes", results, "/edges")
 
 
 def plain(value: Any) -> Any:
@@ -316,15 +316,15 @@ def read_adjacency(document: Mapping[str, Any], limits: Limits) -> Document:
     if len(rows) != len(nodes):
         text = f"the adjacency must have one list for each node, got {len(rows)} for {len(nodes)} nodes"
         raise GraphError(text, pointer="/adjacency")
-    vertices, found = list(_vertices(nodes)), list[Edge]()
+    vertices, result = list(_vertices(nodes)), list[Edge]()
     for k, row in enumerate(rows):
-        limits.check("edges", len(found) + len(sequence(row, f"/adjacency/{k}", "a row")), f"/adjacency/{k}")
+        limits.check("edges", len(result) + len(sequence(row, f"/adjacency/{k}", "a row")), f"/adjacency/{k}")
         for n, item in enumerate(row):
             at = f"/adjacency/{k}/{n}"
             fields = mapping(item, at, "an edge")
             link = {**fields, "source": vertices[k].id, "target": identity(fields.get("id"), f"{at}/id")}
-            found.append(edge(link, at, len(found)))
-    return Document(_name(document), vertices, "/nodes", found, "/adjacency")
+            result.append(edge(link, at, len(result)))
+    return Document(_name(document), vertices, "/nodes", result, "/adjacency")
 
 
 def read_cytoscape(document: Mapping[str, Any], limits: Limits) -> Document:
@@ -338,9 +338,9 @@ def read_cytoscape(document: Mapping[str, Any], limits: Limits) -> Document:
     directed(document, "", links)
     limits.check("vertices", len(nodes), "/elements/nodes")
     limits.check("edges", len(links), "/elements/edges")
-    found = [_from_cytoscape(node, f"/elements/nodes/{k}/data") for k, node in enumerate(nodes)]
+    results = [_from_cytoscape(node, f"/elements/nodes/{k}/data") for k, node in enumerate(nodes)]
     made = [edge(link, f"/elements/edges/{place}/data", place) for place, link in enumerate(links)]
-    return Document(_name(document), found, "/elements/nodes", made, "/elements/edges")
+    return Document(_name(document), results, "/elements/nodes", made, "/elements/edges")
 
 
 def _data(items: Any, pointer: str) -> list[Mapping[str, Any]]:

@@ -75,14 +75,14 @@ class Outline:
     @cached_property
     def below(self) -> list[Sequence[Run]]:
         """What every entry contains, in natural order."""
-        found: list[list[int]] = [[] for _ in self.ids]
+        results: list[list[int]] = [[] for _ in self.ids]
         for entry in range(1, len(self.ids)):
-            found[self.parents[entry]].append(entry)
+            results[self.parents[entry]].append(entry)
         firsts: dict[int, Copy] = {-1: Copy("", "", "", "", "")}
-        for entry, children in enumerate(found):
+        for entry, children in enumerate(results):
             if children:
                 firsts[entry] = next(self.copies_in(entry, firsts[self.parents[entry]]))
-        return [self._in_order(children, firsts.get(entry)) for entry, children in enumerate(found)]
+        return [self._in_order(children, firsts.get(entry)) for entry, children in enumerate(results)]
 
     def _in_order(self, children: list[int], parent: Copy | None) -> Sequence[Run]:
         runs = [(child, 0, self.counts[child] or 1) for child in children]
@@ -152,10 +152,10 @@ class Outline:
 
     def chain(self, entry: int) -> list[int]:
         """The entries from the root down to one."""
-        found = [entry]
-        while self.parents[found[-1]] >= 0:
-            found.append(self.parents[found[-1]])
-        return found[::-1]
+        results = [entry]
+        while self.parents[results[-1]] >= 0:
+            results.append(self.parents[results[-1]])
+        return results[::-1]
 
     def levels(self, vertex: str) -> list[int]:
         """The counts of the templates above an entry and its own, outermost first; `vertex` is its id."""
@@ -188,9 +188,9 @@ class Outline:
         """Return the vertex of this id; KeyError if there is none."""
         read = ((stem, numbers) for stem, numbers in numbered(vertex) if stem in self.places)
         stem, numbers = (vertex, list[int]()) if vertex in self.places else next(read, ("", []))
-        left, copy = iter(numbers), Copy("", "", "", "", "")
+        remaining, copy = iter(numbers), Copy("", "", "", "", "")
         for entry in self.chain(self.places[stem]):
-            copy = self.copy(entry, copy, next(left) if self.counts[entry] else None)
+            copy = self.copy(entry, copy, next(remaining) if self.counts[entry] else None)
         return copy
 
     def copies_in(self, entry: int, parent: Copy) -> Iterator[Copy]:

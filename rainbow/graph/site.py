@@ -140,8 +140,8 @@ def _queue(name: str, entry: Any, pointer: str, properties: Collection[str] | No
 def _texts(value: Any, pointer: str) -> tuple[str, ...]:
     if value is None:
         return ()
-    found = sequence(value, pointer, "a list of names")
-    return tuple(text(name, step(pointer, place), "a name") for place, name in enumerate(found))
+    results = sequence(value, pointer, "a list of names")
+    return tuple(text(name, step(pointer, place), "a name") for place, name in enumerate(results))
 
 
 def _number(value: Any, pointer: str) -> int | None:
@@ -155,10 +155,10 @@ def _seconds(value: Any, pointer: str) -> float | None:
     """Read a duration, None for no limit."""
     if value is None:
         return None
-    found = seconds_of(value) if isinstance(value, str) else value
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
+    result = seconds_of(value) if isinstance(value, str) else value
+    if isinstance(result, bool) or not isinstance(result, (int, float)) or not 0 <= result < math.inf:
         raise GraphError(f"a duration must be seconds or a text such as 1d, got {value!r:.40}", pointer=pointer)
-    return float(found) or None
+    return float(result) or None
 
 
 def _bytes(value: Any, pointer: str) -> int | None:

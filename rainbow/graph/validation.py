@@ -90,9 +90,9 @@ def top_down(document: Document, vertices: Iterable[str], edges: list[Edge]) -> 
     return order
 
 
-def _cycle(document: Document, left: set[str], edges: list[Edge]) -> GraphError:
+def _cycle(document: Document, remaining: set[str], edges: list[Edge]) -> GraphError:
     """Name a cycle: every vertex left over is contained by another one left over, so going up ends in one."""
-    above = {edge.target: edge for edge in edges if edge.source in left and edge.target in left}
+    above = {edge.target: edge for edge in edges if edge.source in remaining and edge.target in remaining}
     seen: dict[str, int] = {}
     vertex = next(iter(above))
     while vertex not in seen:

@@ -110,12 +110,12 @@ def read_names(value: Any, pointer: str) -> tuple[str, ...]:
 
 def read_licenses(value: Any, pointer: str) -> Mapping[str, int]:
     """Read {license: how many}."""
-    found = mapping({} if value is None else value, pointer)
-    for name, count in found.items():
+    results = mapping({} if value is None else value, pointer)
+    for name, count in results.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             text = f"the number of a license must be a whole number of at least 1, got {count!r:.40}"
             raise JobspecError(text, pointer=step_to(pointer, name))
-    return {str(name): int(count) for name, count in found.items()}
+    return {str(name): int(count) for name, count in results.items()}
 
 
 OWN_FIELDS = ("model", "threads")  # of a vertex's metadata, that equal vertices have alike
@@ -182,9 +182,9 @@ MOST_NAMES = 1_000_000  # hosts and ranks of one constraint
 def task_needs(resources: Any, pointer: str) -> tuple[Need, ...]:
     """Read `task.resources`: {subsystem: {match: [...], range: [...]}} or {subsystem: {key: value}}."""
     needs: list[Need] = []
-    for subsystem, wanted in mapping(resources, pointer).items():
+    for subsystem, requirement in mapping(resources, pointer).items():
         at = f"{pointer}/{step(subsystem)}"
-        for key, value in mapping(wanted, at).items():
+        for key, value in mapping(requirement, at).items():
             here = f"{at}/{step(key)}"
             if isinstance(value, list) and _is_matcher(key):
                 needs.extend(Need(subsystem, tuple(_item(key, item, f"{here}/{k}"))) for k, item in enumerate(value))
@@ -249,13 +249,13 @@ def system_needs(value: Any, pointer: str) -> tuple[Need, ...]:
     >>> system_needs({"software": [{"name": "curl"}]}, "")[0].conditions
     (Condition(matcher='match', options={'field': 'name', 'value': 'curl'}),)
     """
-    found: list[Need] = []
+    results: list[Need] = []
     for subsystem, entries in mapping({} if value is None else value, pointer).items():
         for k, entry in enumerate(listing(entries, f"{pointer}/{step(subsystem)}")):
             at = f"{pointer}/{step(subsystem)}/{k}"
             kind = "range" if isinstance(entry, Mapping) and {"min", "max"} & set(entry) else "match"
-            found.append(Need(subsystem, tuple(_item(kind, entry, at))))
-    return tuple(found)
+            results.append(Need(subsystem, tuple(_item(kind, entry, at))))
+    return tuple(results)
 
 
 def named_needs(value: Any, pointer: str, named: Mapping[str, tuple[Need, ...]]) -> tuple[Need, ...]:

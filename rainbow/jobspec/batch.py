@@ -33,11 +33,11 @@ def read_array(value: Any, pointer: str) -> Array:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if isinstance(text, str) and text.startswith("[") and text.endswith("]"):
         text = text[1:-1]  # sbatch reads "[1-100%5]" and "[1-100]%5"
-    found = _AT_ONCE.fullmatch(text) if isinstance(text, str) else None
-    spans = [_span(part) for part in found[1].removeprefix("[").removesuffix("]").split(",")] if found else []
-    if found is None or None in spans or found[2] == "0":
-        told = 'an array reads "0-15", "1,3,5-7" or "0-15:4", with %N for N at once'
-        raise JobspecError(f"{told}, got {value!r:.60}", pointer=pointer)
+    result = _AT_ONCE.fullmatch(text) if isinstance(text, str) else None
+    spans = [_span(part) for part in result[1].removeprefix("[").removesuffix("]").split(",")] if result else []
+    if result is None or None in spans or result[2] == "0":
+        message = 'an array reads "0-15", "1,3,5-7" or "0-15:4", with %N for N at once'
+        raise JobspecError(f"{message}, got {value!r:.60}", pointer=pointer)
     ids = [span for span in spans if span is not None]
     if sum(map(len, ids)) > MOST_ELEMENTS:
         raise JobspecError(
@@ -45,14 +45,14 @@ def read_array(value: Any, pointer: str) -> Array:
         )
     unique = sorted({one for span in ids for one in span})
     whole = sum(map(len, ids)) == len(unique) and all(a[-1] < b[0] for a, b in pairwise(ids))
-    return Array(Numbers(tuple(ids) if whole else tuple(_spans(unique))), int(found[2] or 0))
+    return Array(Numbers(tuple(ids) if whole else tuple(_spans(unique))), int(result[2] or 0))
 
 
 def _span(part: str) -> range | None:
-    found = _PART.fullmatch(part.strip())
-    if found is None:
+    result = _PART.fullmatch(part.strip())
+    if result is None:
         return None
-    low, high, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+    low, high, step = int(result[1]), int(result[2] or result[1]), int(result[3] or 1)
     return range(low, high + 1, step) if high >= low and step else None
 
 
@@ -86,12 +86,12 @@ def arrayed(request: Request, system: Mapping[str, Any], at: str) -> Request:
         return request
     array = read_array(system["array"], f"{at}/array")
     if len(request.tasks) != 1 or request.elastic or request.service or system.get("scatter"):
-        told = "an array is one task in as many copies: no other tasks, no scatter, elastic or service beside it"
-        raise JobspecError(told, pointer=f"{at}/array")
+        text = "an array is one task in as many copies: no other tasks, no scatter, elastic or service beside it"
+        raise JobspecError(text, pointer=f"{at}/array")
     [task] = request.tasks
     if task.replicas not in (1, len(array.ids)):
-        told = f"the array has {len(array.ids)} elements, the task {task.replicas} replicas"
-        raise JobspecError(told, pointer=f"{at}/array")
+        text = f"the array has {len(array.ids)} elements, the task {task.replicas} replicas"
+        raise JobspecError(text, pointer=f"{at}/array")
     return replace(request, array=array, tasks=(replace(task, replicas=len(array.ids)),), together=False)
 
 
@@ -101,11 +101,11 @@ def index_at(array: Array, place: int) -> int:
     >>> index_at(read_array("1,3,8-12:2", ""), 3)
     10
     """
-    left = place
+    remaining = place
     for span in array.ids.spans:
-        if left < len(span):
-            return span[left]
-        left -= len(span)
+        if remaining < len(span):
+            return span[remaining]
+        remaining -= len(span)
     raise IndexError(place)
 
 
@@ -170,20 +170,20 @@ def loader(script: str, argv: Sequence[str]) -> list[str]:
 
 def started(request: Request, spec: TaskSpec, place: int) -> tuple[list[str], dict[str, str | None]]:
     """Return the command and the environment of a task, the job's `place`th (from 0)."""
-    array, told = request.array, dict[str, str | None]()
+    array, answer = request.array, dict[str, str | None]()
     words = list(spec.command)
     if array is not None:
         index = str(index_at(array, place))
         words = [word.replace(INDEX, index) for word in words]
-        told |= {"RAINBOW_ARRAY_INDEX": index, **_as_slurm_says(array, index)}
+        answer |= {"RAINBOW_ARRAY_INDEX": index, **_as_slurm_says(array, index)}
     if request.script:
         folder = request.cwd or request.submitted_from
-        told |= {"SLURM_JOB_NAME": request.name, **({"SLURM_SUBMIT_DIR": folder} if folder else {})}
+        answer |= {"SLURM_JOB_NAME": request.name, **({"SLURM_SUBMIT_DIR": folder} if folder else {})}
         words = loader(request.script, words)
-    return words, {**told, **request.environment, **spec.environment}
+    return words, {**answer, **request.environment, **spec.environment}
 
 
 def _as_slurm_says(array: Array, index: str) -> dict[str, str]:
     spans = array.ids.spans
-    told = {"ID": index, "COUNT": len(array.ids), "MIN": spans[0][0], "MAX": spans[-1][-1]}
-    return {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in told.items()}
+    answer = {"ID": index, "COUNT": len(array.ids), "MIN": spans[0][0], "MAX": spans[-1][-1]}
+    return {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in answer.items()}

@@ -37,25 +37,25 @@ class Wanted:
 
     def shares(self, slots: int) -> Elastic:
         """Say how many shares it works with, of so many slots."""
-        given = self.given
-        least, most = given.get("min", max(1, self.least)), given.get("max", max(1, slots))
+        options = self.given
+        least, most = options.get("min", max(1, self.least)), options.get("max", max(1, slots))
         if not least <= most <= max(1, slots):
             raise JobspecError(f"elastic requires min <= max <= {slots} (the number of slots)", pointer=self.at)
-        return Elastic(least, most, given.get("threads", 1))
+        return Elastic(least, most, options.get("threads", 1))
 
 
 def wanted(request: Request, system: Mapping[str, Any], at: str) -> Wanted | None:
     """Read what is asked of shares; None if the job is not elastic."""
     if "elastic" not in system:
         return None
-    given = {} if system["elastic"] is True else system["elastic"]
-    if not isinstance(given, Mapping) or not set(given) <= KEYS:
+    options = {} if system["elastic"] is True else system["elastic"]
+    if not isinstance(options, Mapping) or not set(options) <= KEYS:
         raise JobspecError("elastic is true, or a mapping of min, max and threads", pointer=at)
-    for key, number in given.items():
+    for key, number in options.items():
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_TASKS:
             raise JobspecError(f"{key} is a whole number from 1 to {MOST_TASKS}", pointer=f"{at}/{key}")
     least, most = (sum(_slots(tree, which) for tree in request.resources) for which in (_least, _most))
-    return Wanted(given, least if least < most else 0, at)
+    return Wanted(options, least if least < most else 0, at)
 
 
 def stretched(request: Request, at: str) -> Request:
@@ -117,11 +117,11 @@ def _scatter_slots(request: Request, at: str) -> dict[str, int]:
     """Count the slots of every label, in the first variant that has it."""
     slots: dict[str, int] = {}
     for trees in request.variants:
-        found = [counted for tree in trees for counted in _counted(tree, 1)]
-        labels = [label for label, _ in found]
+        results = [counted for tree in trees for counted in _counted(tree, 1)]
+        labels = [label for label, _ in results]
         if len(labels) != len(set(labels)):
             raise JobspecError("scatter needs slots of different labels", pointer=at)
-        slots = {**dict(found), **slots}
+        slots = {**dict(results), **slots}
     return slots
 
 
@@ -160,8 +160,8 @@ def _each_slot(trees: tuple[Resource, ...]) -> list[Resource]:
 def _alone(tree: Resource, label: str) -> Resource:
     if tree.is_slot:
         return replace(tree, count=ONE)
-    kept = [child for child in tree.children if not _holds_slot(child) or _holds(child, label)]
-    children = tuple(_alone(child, label) if _holds(child, label) else child for child in kept)
+    stored = [child for child in tree.children if not _holds_slot(child) or _holds(child, label)]
+    children = tuple(_alone(child, label) if _holds(child, label) else child for child in stored)
     return replace(tree, count=ONE, children=children)
 
 

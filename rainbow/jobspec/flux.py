@@ -40,19 +40,19 @@ def flux_jobspec(request: Request) -> dict[str, Any]:
     if request.array or task.replicas > 1:
         raise JobspecError("Flux has no arrays; submit each element", pointer="/attributes/system/array")
     label = task.slots[0] if task.slots else "job"
-    told = handover(request, (), 1, request.name, "")
+    answer = handover(request, (), 1, request.name, "")
     environment = {**request.environment, **task.environment}
     count = {"total": task.total} if task.total else {"per_slot": task.per_slot}
     where = request.cwd or request.submitted_from
     command = loader(request.script, task.command) if request.script else task.command
-    document = flux_document(told, command, count, request.duration, where, environment, label)
+    document = flux_document(answer, command, count, request.duration, where, environment, label)
     after = [{"scheme": one.scheme, "value": one.value} for one in request.dependencies]
     document["attributes"]["system"] |= {"dependencies": after} if after else {}
     return document
 
 
 def flux_document(
-    told: Mapping[str, Any],
+    answer: Mapping[str, Any],
     command: Sequence[str],
     count: int | Mapping[str, int],
     duration: float,
@@ -64,7 +64,7 @@ def flux_document(
 
     JobspecError names what Flux cannot be told.
     """
-    trees = told.get("resources") or []
+    trees = answer.get("resources") or []
     if len(trees) != 1:
         raise JobspecError(f"a job of Flux has one kind of slot, the jobspec has {len(trees)}", pointer=RESOURCES)
     if not command:
@@ -79,7 +79,7 @@ def flux_document(
         "version": 1,
         "resources": [_part(trees[0], label)],
         "tasks": [task],
-        "attributes": {"system": _system(told, duration, cwd, environment)},
+        "attributes": {"system": _system(answer, duration, cwd, environment)},
     }
 
 
@@ -94,31 +94,31 @@ def _part(part: Mapping[str, Any], label: str) -> dict[str, Any]:
         raise JobspecError(f"Flux cannot be asked for {kind}: it has nodes, cores and GPUs", pointer=RESOURCES)
     if not isinstance(part["count"], int):
         raise JobspecError(f"Flux takes one number of {kind}, not a range", pointer=RESOURCES)
-    found: dict[str, Any] = {"type": kind, "count": part["count"]}
-    found |= {"label": label} if kind == SLOT else {}
-    found |= {"exclusive": True} if part.get("exclusive") else {}
+    results: dict[str, Any] = {"type": kind, "count": part["count"]}
+    results |= {"label": label} if kind == SLOT else {}
+    results |= {"exclusive": True} if part.get("exclusive") else {}
     below = [_part(child, label) for child in part.get("with", ())]
-    return {**found, "with": below} if below else found
+    return {**results, "with": below} if below else results
 
 
 def _system(
-    told: Mapping[str, Any], duration: float, cwd: str, environment: Mapping[str, str | None]
+    answer: Mapping[str, Any], duration: float, cwd: str, environment: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    given: Mapping[str, Any] = told.get("system") or {}
+    inputs: Mapping[str, Any] = answer.get("system") or {}
     options: dict[str, dict[str, Any]] = {}
     for key, (stream, name) in FILES.items():
-        if given.get(key):
-            options.setdefault(stream, {})[name] = {"type": "file", "path": _pattern(str(given[key]))}
-    found = {
+        if inputs.get(key):
+            options.setdefault(stream, {})[name] = {"type": "file", "path": _pattern(str(inputs[key]))}
+    results = {
         "duration": duration,
         "cwd": cwd,
         "environment": {key: value for key, value in environment.items() if value is not None},
-        "constraints": told.get("constraint"),
-        "queue": given.get("queue"),
-        "job": {"name": told["name"]} if told.get("name") else None,
+        "constraints": answer.get("constraint"),
+        "queue": inputs.get("queue"),
+        "job": {"name": answer["name"]} if answer.get("name") else None,
         "shell": {"options": options} if options else None,
     }
-    return {key: value for key, value in found.items() if value or key == "duration"}
+    return {key: value for key, value in results.items() if value or key == "duration"}
 
 
 def _pattern(path: str) -> str:

@@ -65,16 +65,16 @@ def least(trees: Iterable[Resource], kind: str, labels: Collection[str] = ()) ->
 
 def tree_document(part: Resource) -> dict[str, Any]:
     """Return a request and all below it as values of JSON."""
-    told: dict[str, Any] = {"type": part.type, "count": _count(part.count)}
-    given = {"unit": part.unit, "exclusive": part.exclusive, "label": part.label}
-    told |= {key: value for key, value in given.items() if value}
-    told |= {"total": True} if part.total else {}
-    told |= {"at_most": dict(part.at_most)} if part.at_most else {}
-    told |= {"within": part.within} if part.within else {}
-    told |= {"model": model} if (model := model_of(part)) else {}
+    answer: dict[str, Any] = {"type": part.type, "count": _count(part.count)}
+    options = {"unit": part.unit, "exclusive": part.exclusive, "label": part.label}
+    answer |= {key: value for key, value in options.items() if value}
+    answer |= {"total": True} if part.total else {}
+    answer |= {"at_most": dict(part.at_most)} if part.at_most else {}
+    answer |= {"within": part.within} if part.within else {}
+    answer |= {"model": model} if (model := model_of(part)) else {}
     if others := [need.subsystem for need in part.needs if need.subsystem != CONTAINMENT]:
-        told["needs"] = others
-    return {**told, "with": [tree_document(child) for child in part.children]} if part.children else told
+        answer["needs"] = others
+    return {**answer, "with": [tree_document(child) for child in part.children]} if part.children else answer
 
 
 def model_of(part: Resource) -> str:
@@ -86,9 +86,9 @@ def model_of(part: Resource) -> str:
 def _count(count: Count) -> int | dict[str, Any]:
     if count.max == count.min:
         return count.min
-    told = {"min": count.min, "max": count.max}
+    answer = {"min": count.min, "max": count.max}
     plain = (count.operator, count.operand) == ("+", 1) and not len(count.listed)
-    return told if plain else {**told, "steps": True}
+    return answer if plain else {**answer, "steps": True}
 
 
 def constraint_document(constraint: Constraint) -> dict[str, Any]:

@@ -26,9 +26,9 @@ def _spans(text: str, least: int = 2) -> list[range] | None:
     """Read ranges; an idset's (RFC 22) name `least` 2 numbers, those of a hostlist (RFC 29) may name one."""
     spans: list[range] = []
     for part in text.split(","):
-        found = _RANGE.fullmatch(part.strip())
-        low, high = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if high < low or (found and found[2] and high - low + 1 < least):
+        result = _RANGE.fullmatch(part.strip())
+        low, high = (int(result[1]), int(result[2] or result[1])) if result else (1, 0)
+        if high < low or (result and result[2] and high - low + 1 < least):
             return None
         spans.append(range(low, high + 1))
     return spans
@@ -52,11 +52,11 @@ def count_hosts(text: str) -> int | None:
     """
     count = at = 0
     while at < len(text):
-        found = _HOST.match(text, at)
-        spans = _spans(found[2], least=1) if found and found[2] is not None else [range(1)]
-        if found is None or found.end() == at or spans is None:
+        result = _HOST.match(text, at)
+        spans = _spans(result[2], least=1) if result and result[2] is not None else [range(1)]
+        if result is None or result.end() == at or spans is None:
             return None
-        at = found.end()
+        at = result.end()
         count += sum(map(len, spans))
     return count
 
@@ -70,14 +70,14 @@ def expand_hosts(text: str, most: int) -> list[str] | None:
     names: list[str] = []
     at = 0
     while at < len(text):
-        found = _HOST.match(text, at)
-        if found is None or found.end() == at:
+        result = _HOST.match(text, at)
+        if result is None or result.end() == at:
             return None
-        at = found.end()
-        numbers = [""] if found[2] is None else _padded(found[2], most)
+        at = result.end()
+        numbers = [""] if result[2] is None else _padded(result[2], most)
         if numbers is None or len(names) + len(numbers) > most:
             return None
-        names.extend(f"{found[1]}{number}{found[3] or ''}" for number in numbers)
+        names.extend(f"{result[1]}{number}{result[3] or ''}" for number in numbers)
     return names
 
 
@@ -117,7 +117,7 @@ def fold_hosts(names: Iterable[str]) -> str:
     >>> fold_hosts(["node08", "node09", "node10", "login", "node1"])
     'node[08-10],login,node1'
     """
-    parts = [(found[1], found[2] or "") for name in names if (found := _NUMBERED.fullmatch(name))]
+    parts = [(result[1], result[2] or "") for name in names if (result := _NUMBERED.fullmatch(name))]
     folded = []
     for (prefix, width), run in groupby(parts, key=lambda part: (part[0], len(part[1]))):
         numbers = [number for _, number in run]

@@ -77,8 +77,8 @@ def _check_resources(document: Mapping[str, Any]) -> None:
     """Refuse a misspelt `resources`, whose form would tell the dialect."""
     if "resources" in document or "task" in document:
         return
-    if found := next((what for key, what in NO_JOBSPECS.items() if key in document), ""):
-        raise JobspecError(f"this is {found}, no jobspec: it has no key resources", pointer="")
+    if result := next((what for key, what in NO_JOBSPECS.items() if key in document), ""):
+        raise JobspecError(f"this is {result}, no jobspec: it has no key resources", pointer="")
     for key in islice(document, LOOKED_AT):
         if hint := meant(key, ["resources"]):
             raise JobspecError(f"the jobspec has no key {key}; {hint}", pointer=f"/{step(key)}")
@@ -88,6 +88,6 @@ def _check_resources(document: Mapping[str, Any]) -> None:
 
 def _locate(fault: InputError, positions: Positions) -> None:
     """Say where in the text a pointer leads, or the nearest thing above it."""
-    found = positions.nearest(fault.pointer or "")
-    if fault.line is None and found:
-        fault.line, fault.column = found
+    result = positions.nearest(fault.pointer or "")
+    if fault.line is None and result:
+        fault.line, fault.column = result

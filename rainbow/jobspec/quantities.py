@@ -63,10 +63,10 @@ def _from_text(text: str, pointer: str) -> Count:
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if "," in bare:
         return _listed(bare, pointer)
-    found = _RANGE.fullmatch(bare)
-    if not found:
+    result = _RANGE.fullmatch(bare)
+    if not result:
         raise _malformed(text, pointer)
-    low, endless, high, operand, operator = found.groups()
+    low, endless, high, operand, operator = result.groups()
     most = None if endless else int(high or low)
     return _checked(Count(int(low), most, operator or "+", int(operand or 1)), pointer)
 
@@ -74,10 +74,10 @@ def _from_text(text: str, pointer: str) -> Count:
 def _listed(text: str, pointer: str) -> Count:
     spans: list[range] = []
     for part in text.split(","):
-        found = _SPAN.fullmatch(part)
-        if not found:
+        result = _SPAN.fullmatch(part)
+        if not result:
             raise _malformed(text, pointer)
-        low, high = int(found[1]), int(found[2] or found[1])
+        low, high = int(result[1]), int(result[2] or result[1])
         if high < low or high > MOST_COUNT or (spans and low < spans[-1].stop):
             raise JobspecError(
                 f"numbers in a count list must ascend (RFC 22): {part} is out of order", pointer=pointer
@@ -127,8 +127,8 @@ LONGEST = 60  # characters of a unit that are repeated
 def about_units(variants: Iterable[Iterable[Resource]]) -> Iterator[str]:
     """Yield a warning for every unit that only measures itself, and for memory without any."""
     trees = {resource.number: resource for forest in variants for resource in forest}  # variants share theirs
-    found = (warning for tree in trees.values() for part in tree.walk() if (warning := _about(part)))
-    return shortened(dict.fromkeys(found))
+    results = (warning for tree in trees.values() for part in tree.walk() if (warning := _about(part)))
+    return shortened(dict.fromkeys(results))
 
 
 def _about(part: Resource) -> str:

@@ -48,7 +48,7 @@ def script_variables(request: Request, one: Standing) -> dict[str, str]:
     cores = [max(1, int(one.placement[node].get("core", 0))) for node in nodes] or [1]
     tasks = max(1, one.slots)
     listed, many = fold_hosts(nodes), len(cores)
-    found: dict[str, object] = {
+    results: dict[str, object] = {
         "JOB_ID": one.number,
         "JOBID": one.number,
         "JOB_NAME": one.name,
@@ -69,23 +69,23 @@ def script_variables(request: Request, one: Standing) -> dict[str, str]:
         "RESTART_COUNT": max(0, one.attempt - 1),
     }
     if one.account:
-        found["JOB_ACCOUNT"] = one.account
+        results["JOB_ACCOUNT"] = one.account
     if folder := request.cwd or request.submitted_from:
-        found["SUBMIT_DIR"] = folder
+        results["SUBMIT_DIR"] = folder
     system = request.attributes.get("system")
     if isinstance(system, Mapping) and system.get("submit-host"):
-        found["SUBMIT_HOST"] = system["submit-host"]
+        results["SUBMIT_HOST"] = system["submit-host"]
     if gpus := sum(int(held.get("gpu", 0)) for held in one.placement.values()):
-        found["GPUS"] = gpus
+        results["GPUS"] = gpus
     memory = max((int(one.placement[node].get("memory", 0)) for node in nodes), default=0)
     if memory and one.units.get("memory") == "B":
-        found["MEM_PER_NODE"] = memory // MIB
+        results["MEM_PER_NODE"] = memory // MIB
     if request.array is not None and one.index is not None:
         spans = request.array.ids.spans
         step = spans[0].step if len(spans) == 1 else 1
-        found |= {"ARRAY_JOB_ID": one.array, "ARRAY_TASK_ID": one.index, "ARRAY_TASK_COUNT": len(request.array.ids)}
-        found |= {"ARRAY_TASK_MIN": spans[0][0], "ARRAY_TASK_MAX": spans[-1][-1], "ARRAY_TASK_STEP": step}
-    return {f"SLURM_{name}": str(value) for name, value in found.items()}
+        results |= {"ARRAY_JOB_ID": one.array, "ARRAY_TASK_ID": one.index, "ARRAY_TASK_COUNT": len(request.array.ids)}
+        results |= {"ARRAY_TASK_MIN": spans[0][0], "ARRAY_TASK_MAX": spans[-1][-1], "ARRAY_TASK_STEP": step}
+    return {f"SLURM_{name}": str(value) for name, value in results.items()}
 
 
 def tasks_by_node(tasks: int, cores: Sequence[int]) -> list[int]:
@@ -94,8 +94,8 @@ def tasks_by_node(tasks: int, cores: Sequence[int]) -> list[int]:
     >>> tasks_by_node(3, [4, 2]), tasks_by_node(3, [1, 1])
     ([2, 1], [2, 1])
     """
-    each, left = divmod(sum(cores), tasks)
-    if not left and each and all(many % each == 0 for many in cores):
+    each, remaining = divmod(sum(cores), tasks)
+    if not remaining and each and all(many % each == 0 for many in cores):
         return [many // each for many in cores]
     return [len(range(place, tasks, len(cores))) for place in range(len(cores))]
 

@@ -39,17 +39,17 @@ def seconds_of(text: str, plain: float = 1) -> float | None:
     """
     if text.lower() in _ENDLESS:
         return 0.0
-    if found := _FSD.fullmatch(text):
-        seconds = float(found[1]) * (UNITS[found[2]] if found[2] else plain)
+    if result := _FSD.fullmatch(text):
+        seconds = float(result[1]) * (UNITS[result[2]] if result[2] else plain)
         return seconds if math.isfinite(seconds) else None
     return _of_clock(text)
 
 
 def _of_clock(text: str) -> float | None:
-    found = _CLOCK.fullmatch(text)
-    if found is None or not (found[1] or (found[2] and found[3])) or (found[3] and not found[2]):
+    result = _CLOCK.fullmatch(text)
+    if result is None or not (result[1] or (result[2] and result[3])) or (result[3] and not result[2]):
         return None
-    days, *rest = found.groups()  # each may exceed its base, as Slurm reads it: 00:90:00 is 90 minutes
+    days, *rest = result.groups()  # each may exceed its base, as Slurm reads it: 00:90:00 is 90 minutes
     parts = [int(part) for part in rest if part is not None]
     if days is None and len(parts) == 2:
         parts = [0, *parts]
@@ -77,8 +77,8 @@ def moment(text: str, now: datetime) -> float | None:
     [3600.0, 14400.0, 82800.0, 43200.0]
     """
     words = text.strip().lower()
-    if found := _NOW.fullmatch(words):
-        return _from_now(found, now)
+    if result := _NOW.fullmatch(words):
+        return _from_now(result, now)
     day, rest = _day(words, now)
     time = _time_of_day(rest) if rest else (0, 0, 0)
     if time is None or (day is None and not rest):
@@ -89,11 +89,11 @@ def moment(text: str, now: datetime) -> float | None:
     return at.timestamp()
 
 
-def _from_now(found: re.Match[str], now: datetime) -> float | None:
-    unit = (found[3] or "seconds").removesuffix("s")
+def _from_now(match: re.Match[str], now: datetime) -> float | None:
+    unit = (match[3] or "seconds").removesuffix("s")
     if unit not in _WORDS:
         return None
-    return now.timestamp() + (-1 if found[1] == "-" else 1) * int(found[2] or 0) * _WORDS[unit]
+    return now.timestamp() + (-1 if match[1] == "-" else 1) * int(match[2] or 0) * _WORDS[unit]
 
 
 def _day(words: str, now: datetime) -> tuple[datetime | None, str]:
@@ -102,30 +102,30 @@ def _day(words: str, now: datetime) -> tuple[datetime | None, str]:
         if words.startswith(name):
             return now + timedelta(days=days), words.removeprefix(name).strip(" t-")
     for form in _DATES:
-        found = form.match(words)
-        if found and (found.end() == len(words) or words[found.end()] in "t -"):
-            return _date(found, now), words[found.end() :].strip(" t-")
+        result = form.match(words)
+        if result and (result.end() == len(words) or words[result.end()] in "t -"):
+            return _date(result, now), words[result.end() :].strip(" t-")
     return None, words
 
 
-def _date(found: re.Match[str], now: datetime) -> datetime | None:
-    year = int(found["year"] or now.year)
+def _date(match: re.Match[str], now: datetime) -> datetime | None:
+    year = int(match["year"] or now.year)
     try:
-        day = now.replace(year=year + 2000 if year < 100 else year, month=int(found["month"]), day=int(found["day"]))
+        day = now.replace(year=year + 2000 if year < 100 else year, month=int(match["month"]), day=int(match["day"]))
     except ValueError:
         return None
-    return day.replace(year=day.year + 1) if not found["year"] and day < now else day
+    return day.replace(year=day.year + 1) if not match["year"] and day < now else day
 
 
 def _time_of_day(text: str) -> tuple[int, int, int] | None:
     if text in _NAMED:
         return (*_NAMED[text], 0)
-    found = _TIME.fullmatch(text)
-    if not found:
+    result = _TIME.fullmatch(text)
+    if not result:
         return None
-    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
-    if found[4]:
+    hour, minute, second = int(result[1]), int(result[2]), int(result[3] or 0)
+    if result[4]:
         if not 1 <= hour <= 12:
             return None
-        hour = hour % 12 + (12 if found[4] == "pm" else 0)
+        hour = hour % 12 + (12 if result[4] == "pm" else 0)
     return (hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None

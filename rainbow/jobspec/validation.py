@@ -119,8 +119,8 @@ def _words(fault: jsonschema.ValidationError) -> str:
     if fault.validator == "required":
         missing = [key for key in _values(fault) if key not in _mapping(fault.instance)]
         return f"missing key in {name}: {', '.join(missing)}"
-    if told := wrong_value(name, fault):
-        return told
+    if text := wrong_value(name, fault):
+        return text
     return f"{name}: {fault.message[:200]}"
 
 
@@ -128,11 +128,11 @@ def wrong_value(name: str, fault: jsonschema.ValidationError) -> str:
     """Say that a value is of a wrong type, or none of those that may be; empty: something else is wrong."""
     if fault.validator not in ("type", "enum"):
         return ""
-    wanted, got = _values(fault), as_json(fault.instance)
+    requirements, got = _values(fault), as_json(fault.instance)
     if fault.validator == "enum":
-        return f"{name} must be one of {', '.join(map(as_json, wanted))}, got {got}"
-    is_bare = wanted == ["string"] and isinstance(fault.instance, (bool, int, float))
-    return f"{name} must be {' or '.join(wanted)}, got {got}{'; write it in quotes' * is_bare}"
+        return f"{name} must be one of {', '.join(map(as_json, requirements))}, got {got}"
+    is_bare = requirements == ["string"] and isinstance(fault.instance, (bool, int, float))
+    return f"{name} must be {' or '.join(requirements)}, got {got}{'; write it in quotes' * is_bare}"
 
 
 def _name(path: list[str | int]) -> str:
@@ -154,7 +154,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def unknown_keys(document: Any, dialect: str) -> Iterator[str]:
     """Yield a warning for every key that the dialect's schema does not know: nothing is silently ignored."""
-    return shortened(_unknown_keys(document, dialect), lambda found: unread(*found))
+    return shortened(_unknown_keys(document, dialect), lambda result: unread(*result))
 
 
 def _unknown_keys(document: Any, dialect: str) -> Iterator[Unread]:
@@ -222,12 +222,12 @@ _BITS = 64
 
 def _plain_copy(document: Any, limits: Limits) -> Any:
     """Copy a small document of plain values at once; None: it needs a closer look."""
-    left = [min(limits.values, MOST_PLAIN)]
+    remaining = [min(limits.values, MOST_PLAIN)]
 
     def copy(part: Any, depth: int) -> Any:
-        left[0] -= 1
+        remaining[0] -= 1
         kind = type(part)
-        if left[0] < 0 or depth < 0:
+        if remaining[0] < 0 or depth < 0:
             raise ValueError(part)
         if kind is dict:
             return {key: copy(value, depth - 1) for key, value in part.items() if is_text(key)}
@@ -306,9 +306,9 @@ class _Copying:
     def _count(self, part: Any, depth: int) -> None:
         self.values += 1
         self.size += len(part) if isinstance(part, str) else 0
-        for limit, found in (("values", self.values), ("depth", depth), ("size", self.size)):
+        for limit, result in (("values", self.values), ("depth", depth), ("size", self.size)):
             most = getattr(self.limits, limit)
-            if found > most:
+            if result > most:
                 raise self._limit(f"{TOO_MUCH[limit]}; the limit is {most:,}", limit)
 
     def _fault(self, message: str) -> JobspecError:

@@ -50,12 +50,12 @@ def coerce(text: str) -> Version | None:
     >>> coerce("v1.2"), coerce("8.5.0-1"), coerce("latest")
     (Version(numbers=(1, 2), before='', after=()), Version(numbers=(8, 5, 0), before='', after=((1, ''),)), None)
     """
-    found = _VERSION.fullmatch(text.strip())
-    if not found:
+    result = _VERSION.fullmatch(text.strip())
+    if not result:
         return None
-    numbers = tuple(int(part) for part in found[1].split("."))
-    suffix = found[3] or ""
-    if (found[2] and suffix[:1].isalpha()) or suffix.startswith("~"):
+    numbers = tuple(int(part) for part in result[1].split("."))
+    suffix = result[3] or ""
+    if (result[2] and suffix[:1].isalpha()) or suffix.startswith("~"):
         return Version(numbers, before=_identifiers(suffix))
     return Version(numbers, after=tuple(_word(word) for word in _WORD.findall(suffix)))
 

@@ -95,8 +95,8 @@ class Positions:
             if inner is None:
                 break
             node = inner
-        found = place(node)
-        return found["line"], found["column"]
+        results = place(node)
+        return results["line"], results["column"]
 
 
 def _inner(node: Any, key: str) -> Any:
@@ -133,8 +133,8 @@ def load(text: str | bytes, limits: Limits) -> tuple[Any, Positions]:
         raise LimitError(f"document is {len(text)} bytes; the limit is {limits.size} bytes", limit="size")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
-        if _is_small(decoded, limits, "[{") and (found := _plain_json(decoded)) is not None:
-            return found, Positions(lambda: _composed(join_pairs(decoded), limits))
+        if _is_small(decoded, limits, "[{") and (result := _plain_json(decoded)) is not None:
+            return result, Positions(lambda: _composed(join_pairs(decoded), limits))
         json = is_json(decoded)
         node = _composed(join_pairs(decoded) if json else decoded, limits)
     except (yaml.YAMLError, UnicodeError) as fault:
@@ -281,8 +281,8 @@ class _Building:
         if kind not in _SCALARS:
             raise self.fault(f"the tag {node.tag[:80]} is not read", node)
         if kind in _AS_WRITTEN:
-            found = number(node) if self.json else None
-            return node.value if found is None else found
+            result = number(node) if self.json else None
+            return node.value if result is None else result
         if kind in _NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise self.fault(f"a number of {len(node.value)} characters is too long", node)
         try:
@@ -293,9 +293,9 @@ class _Building:
     def _count(self, node: Any, depth: int) -> None:
         self.values += 1
         self.size += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
-        for limit, found in (("values", self.values), ("depth", depth), ("size", self.size)):
+        for limit, result in (("values", self.values), ("depth", depth), ("size", self.size)):
             most = getattr(self.limits, limit)
-            if found > most:
+            if result > most:
                 raise LimitError(
                     f"{TOO_MUCH[limit]}, with aliases written out; the limit is {most:,}",
                     pointer=str(self.path),

@@ -74,8 +74,8 @@ def match(
     Without a budget the default number of steps ends a search, whatever time they take. `own_queues` names the
     clusters whose policies have queues of their own: these judge a queue that the graph does not name.
     """
-    given = clusters if isinstance(clusters, Sequence) else list(clusters)
-    return SiteBackend(backends.get(backend)).match_all(request, given, budget, own_queues)
+    inputs = clusters if isinstance(clusters, Sequence) else list(clusters)
+    return SiteBackend(backends.get(backend)).match_all(request, inputs, budget, own_queues)
 
 
 def settled(request: Request, cluster: Cluster, backend: str = DEFAULT_BACKEND) -> Request:
@@ -89,8 +89,8 @@ def settled(request: Request, cluster: Cluster, backend: str = DEFAULT_BACKEND) 
         plain, chosen = [way.request for way in resolve(request, cluster) if way.request], backends.get(backend)
         first = next((one for one in plain if plain_verdicts(chosen, one, [cluster], None)[0].matched), None)
         known[request.site_key] = first or (plain[0] if plain else request)
-    found = known[request.site_key]
-    return replace(request, variants=found.variants, constraint=found.constraint)
+    result = known[request.site_key]
+    return replace(request, variants=result.variants, constraint=result.constraint)
 
 
 MOST_SETTLED = 4_096

@@ -71,11 +71,11 @@ def before(demand: Goal, rest: Any, layout: Layout) -> GoalStack:
     return GoalStack(demand, rest, min(scope, rest.first), max(end, rest.last))
 
 
-def leaving(left: Goal, rest: Any, layout: Layout) -> Any:
+def leaving(goal: Goal, rest: Any, layout: Layout) -> Any:
     """Put what is left of a demand on an agenda."""
-    if not left.units:
+    if not goal.units:
         return rest
-    return GoalStack(left, rest, *((rest.first, rest.last) if rest else (len(layout), 0)))
+    return GoalStack(goal, rest, *((rest.first, rest.last) if rest else (len(layout), 0)))
 
 
 def contended(demand: Goal, rest: Any, layout: Layout) -> bool:
@@ -196,8 +196,8 @@ class Search:
         self, siblings: tuple[Resource, ...], scope: int, first: int, owner: Owner, outside: bool, rest: Any
     ) -> Any:
         """Put siblings on the agenda, most demanding first; promise at once what leaves no choice."""
-        found = self._demands(siblings, scope, first, owner, outside)
-        demands = sorted(found, key=lambda d: d.rank(self.layout.compound), reverse=True)
+        goals = self._demands(siblings, scope, first, owner, outside)
+        demands = sorted(goals, key=lambda d: d.rank(self.layout.compound), reverse=True)
         for demand in demands:
             self.meter.step()
             if self._has_choice(demand):
@@ -231,8 +231,8 @@ class Search:
                 one = owner._replace(first=owner.first + number, copies=1)
                 yield Goal(r, r.count.min, scope, first, one, outside)
         else:
-            wanted = r if units == r.count.min else replace(r, count=Count(units, units))
-            yield Goal(wanted, units * owner.copies, scope, first, owner, outside)
+            requirement = r if units == r.count.min else replace(r, count=Count(units, units))
+            yield Goal(requirement, units * owner.copies, scope, first, owner, outside)
 
     def _has_choice(self, demand: Goal) -> bool:
         r = demand.request
@@ -241,16 +241,16 @@ class Search:
 
     def _promise(self, demand: Goal, pools: Sequence[tuple[Pool, int]] | None = None) -> bool:
         """Owe a divisible demand to its scope, as much of it as there is from one pool after the other."""
-        left = demand.units
+        remaining = demand.units
         for pool, factor in pools or list(pools_of(demand.request, self.layout.pools)):
-            units = min(left, self.bound.in_pool(pool, demand.scope, demand.outside) // factor)
+            units = min(remaining, self.bound.in_pool(pool, demand.scope, demand.outside) // factor)
             if units:
-                left -= units
-                done = demand.done + demand.units - left - units
+                remaining -= units
+                done = demand.done + demand.units - remaining - units
                 self.promised.append(Promised(demand, pool, units * factor, factor, done))
                 if not (self.taken.promise(demand.scope, pool, units * factor) and self._outside_kept(demand, pool)):
                     return False
-        return not left
+        return not remaining
 
     def _outside_kept(self, demand: Goal, pool: Pool) -> bool:
         if not demand.outside or self.layout.is_leaf(demand.scope):
@@ -266,8 +266,8 @@ class Search:
     def _moves(self, agenda: GoalStack) -> Iterator[Any]:
         demand, rest = agenda.demand, agenda.rest
         if rest or not demand.done:  # what others took may have left too little
-            wanted, at = demand.units, demand.outside
-            if self.bound.available(demand.request, demand.scope, demand.first, at, wanted) < wanted:
+            requirement, at = demand.units, demand.outside
+            if self.bound.available(demand.request, demand.scope, demand.first, at, requirement) < requirement:
                 return iter(())
         if demand.request.is_slot:
             return self._place_slots(demand, rest)
@@ -282,8 +282,8 @@ class Search:
             demand = replace(demand, closed=demand.closed | {orbit})
 
     def _stand_on(self, demand: Goal, vertices: list[int], group: list[int], rest: Any) -> Any:
-        left = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
-        rest = leaving(left, rest, self.layout)
+        goal = demand.less(len(vertices), self._after(vertices, demand, rest), self._closed(vertices, group))
+        rest = leaving(goal, rest, self.layout)
         for k, i in reversed(list(enumerate(vertices))):
             self.meter.step()
             if demand.request.exclusive and not (self.taken.take_whole(i) and (i or not rest)):
@@ -316,7 +316,7 @@ class Search:
 
     def _take(self, demand: Goal, vertices: list[int], group: list[int], each: int, rest: Any) -> Any:
         whole = demand.request.exclusive or not self.layout.is_leaf(vertices[0])
-        left = demand.less(
+        goal = demand.less(
             min(demand.units, each * len(vertices)),
             self._after(vertices, demand, rest),
             self._closed(vertices, group),
@@ -330,7 +330,7 @@ class Search:
                     return STUCK
             elif not self._promise(replace(part, scope=i, first=i)):
                 return STUCK
-        return leaving(left, rest, self.layout)
+        return leaving(goal, rest, self.layout)
 
     def _place_slots(self, demand: Goal, rest: Any) -> Iterator[Any]:
         """Give slots their places, as many as a place holds first."""
@@ -350,13 +350,13 @@ class Search:
 
     def _place(self, demand: Goal, place: int, outside: bool, many: int, rest: Any) -> Any:
         end = self.layout.last[place]
-        left = demand.less(many, end)
+        goal = demand.less(many, end)
         owner = demand.owner._replace(first=demand.owner.first + demand.done, copies=many)
         at = OUTSIDE if outside else place
         self.chosen.append(Chosen(replace(demand, owner=owner), at, False, owner.tier))
         if demand.request.children and not outside and place:
             self.taken.touch(self.layout.parents[place])  # what contains the place cannot be taken whole any more
-        return self._post(demand.request.children, place, place, owner, outside, leaving(left, rest, self.layout))
+        return self._post(demand.request.children, place, place, owner, outside, leaving(goal, rest, self.layout))
 
     def _try(self, move: Callable[[], Any]) -> Iterator[Any]:
         """Make a move, hand on the agenda it leaves, and take the move back afterwards."""

@@ -104,8 +104,8 @@ class IndexBackend:
         if len(clusters) >= FEW:
             return Verdicts(self, self.question(request), self._listed(clusters), budget)
         ordered = sorted(clusters, key=attrgetter("sort_key"))
-        found = self.decide(request, ordered, range(len(ordered)), budget)
-        return [found[place] for place in range(len(ordered))]
+        results = self.decide(request, ordered, range(len(ordered)), budget)
+        return [results[place] for place in range(len(ordered))]
 
     def decide(
         self, request: Request, clusters: Sequence[Cluster], places: Iterable[int], budget: Budget
@@ -152,8 +152,8 @@ class IndexBackend:
 
     def question(self, request: Request) -> Query:
         """Return a request prepared for asking."""
-        found = self._questions.get(request.key)
-        return found or self._questions.put(request.key, Query(request))
+        result = self._questions.get(request.key)
+        return result or self._questions.put(request.key, Query(request))
 
     def finding(
         self, question: Query, root: ClusterClass, meter: Meter, later: Callable[[], Meter], fits: bool = False
@@ -177,10 +177,10 @@ class IndexBackend:
             return known
         by_name = question.names_workers and compiled.by_kinds(question)
         if by_name:
-            found = self._named(question, cluster, compiled, meter, later)
+            verdict = self._named(question, cluster, compiled, meter, later)
         else:
-            found = self._walk.match(request, cluster, meter, later)
-        return found if found.matched is None else compiled.own.put(request.key, found)
+            verdict = self._walk.match(request, cluster, meter, later)
+        return verdict if verdict.matched is None else compiled.own.put(request.key, verdict)
 
     def _named(
         self, question: Query, cluster: Cluster, compiled: PreparedCluster, meter: Meter, later: Callable[[], Meter]
@@ -202,13 +202,13 @@ class IndexBackend:
         offers = self._offers(request, cluster)
         if offers is None:
             return self._walk.take(request, cluster, workers)
-        found = workers_of(cluster)
-        free = sorted(found.numbers[name] for name in workers if name in found.numbers)
-        chosen = offers.lowest(free, found.fresh)
+        result = workers_of(cluster)
+        free = sorted(result.numbers[name] for name in workers if name in result.numbers)
+        chosen = offers.lowest(free, result.fresh)
         if chosen is None:
             return None
         shape = offers.shape
-        return found.say(shape.per_slot, shape.unit.label, [(n, offer.take) for n, offer in chosen])
+        return result.say(shape.per_slot, shape.unit.label, [(n, offer.take) for n, offer in chosen])
 
     def _offers(self, request: Request, cluster: Cluster) -> CandidateHeap | None:
         """Return what workers give to a request that takes from nothing else, None for any other request."""
@@ -372,10 +372,10 @@ class Some(Sequence[Verdict]):
     def amounts(self, name: str) -> list[int | None]:
         """Return how much of one type one copy takes on each, None where it takes none of it."""
         if name not in self._amounts:
-            found = self._verdicts.amounts(name)[self._places]
-            for at in np.flatnonzero(found == OPEN).tolist():
-                found[at] = self[at].totals.get(name)
-            self._amounts[name] = found.tolist()
+            result = self._verdicts.amounts(name)[self._places]
+            for at in np.flatnonzero(result == OPEN).tolist():
+                result[at] = self[at].totals.get(name)
+            self._amounts[name] = result.tolist()
         return self._amounts[name]
 
 
@@ -390,10 +390,10 @@ def candidates_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
 
 def candidates_without(verdicts: Sequence[Verdict], names: Collection[str]) -> Sequence[Verdict]:
     """Return those that match and are not of these clusters, in the order given."""
-    found = candidates_of(verdicts)
-    if not isinstance(found, Some):
-        return [verdict for verdict in found if verdict.cluster not in names]
-    return found.at([at for at, name in enumerate(found.names) if name not in names])
+    results = candidates_of(verdicts)
+    if not isinstance(results, Some):
+        return [verdict for verdict in results if verdict.cluster not in names]
+    return results.at([at for at, name in enumerate(results.names) if name not in names])
 
 
 def refusals_of(verdicts: Sequence[Verdict]) -> Sequence[Verdict]:

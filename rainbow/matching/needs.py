@@ -47,22 +47,22 @@ class Matcher(Protocol):
 
 def field_of(vertex: Mapping[str, Any], field: str) -> Any:
     """Read a field of a subsystem vertex: its metadata as given, else what reading filled in."""
-    found = vertex["metadata"].get(field)
-    return vertex.get(field) if found is None and field in ("type", "name", "size", "unit") else found
+    result = vertex["metadata"].get(field)
+    return vertex.get(field) if result is None and field in ("type", "name", "size", "unit") else result
 
 
-def equal(wanted: Any, found: Any) -> bool:
+def equal(requirement: Any, result: Any) -> bool:
     """Compare as people do: text with text, numbers with numbers, "1" equals 1, true only true (or its text).
 
     >>> equal("1", 1), equal("no", False), equal("true", True), equal(1, True), equal("1.0", "1")
     (True, False, True, False, False)
     """
-    if isinstance(wanted, bool) or isinstance(found, bool):
-        return str(wanted).lower() == str(found).lower()
-    if isinstance(wanted, str) == isinstance(found, str):
-        return bool(wanted == found)
+    if isinstance(requirement, bool) or isinstance(result, bool):
+        return str(requirement).lower() == str(result).lower()
+    if isinstance(requirement, str) == isinstance(result, str):
+        return bool(requirement == result)
     try:
-        return float(wanted) == float(found)
+        return float(requirement) == float(result)
     except (TypeError, ValueError, OverflowError):
         return False
 
@@ -72,11 +72,11 @@ def match_field(
     options: Mapping[str, Any], vertex: Mapping[str, Any], subsystem: nx.DiGraph[str] | None
 ) -> str | None:
     """Meet a field that equals a value."""
-    found = field_of(vertex, options["field"])
+    result = field_of(vertex, options["field"])
     return (
         None
-        if equal(options["value"], found)
-        else f"{options['field']} is {_shown(found)}, requested {options['value']}"
+        if equal(options["value"], result)
+        else f"{options['field']} is {_shown(result)}, requested {options['value']}"
     )
 
 
@@ -96,18 +96,18 @@ def match_range(
 ) -> str | None:
     """Meet a version between `min` and `max`, both inclusive, either left out."""
     field, low, high = options["field"], options.get("min"), options.get("max")
-    found = field_of(vertex, field)
-    if found is None or isinstance(found, (bool, dict, list)):
-        return f"{field} is {_shown(found)}, no version"
-    inside = in_range(found, low, high)
+    result = field_of(vertex, field)
+    if result is None or isinstance(result, (bool, dict, list)):
+        return f"{field} is {_shown(result)}, no version"
+    inside = in_range(result, low, high)
     if inside is None:
-        return f"{field} {_shown(found)} is not a valid version"
+        return f"{field} {_shown(result)} is not a valid version"
     bounds = " and ".join(f"{side} {bound}" for side, bound in (("min", low), ("max", high)) if bound is not None)
-    return None if inside else f"{field} {found} does not satisfy {bounds}"
+    return None if inside else f"{field} {result} does not satisfy {bounds}"
 
 
-def _shown(found: Any) -> str:
-    return "absent" if found is None else str(found)
+def _shown(result: Any) -> str:
+    return "absent" if result is None else str(result)
 
 
 def has_name(vertex: Mapping[str, Any]) -> bool:
@@ -136,13 +136,13 @@ class NearMiss:
 
 
 @lru_cache(maxsize=65_536)  # the same few names stand on every node
-def likeness(wanted: str, found: str) -> float:
+def likeness(target: str, text: str) -> float:
     """Return how alike two texts are spelled, 0 to 1.
 
     >>> likeness("gc", "gcc") > likeness("gc", "cmake"), likeness("", "")
     (True, 0.0)
     """
-    return difflib.SequenceMatcher(None, wanted[:LONGEST], found[:LONGEST]).ratio() if wanted else 0.0
+    return difflib.SequenceMatcher(None, target[:LONGEST], text[:LONGEST]).ratio() if target else 0.0
 
 
 def judge(need: Need, layout: Layout, i: int) -> NearMiss | None:
@@ -183,9 +183,9 @@ def ask(
         why = matchers.get(condition.matcher)(condition.options, vertex, graph)
         if why is not None:
             called = vertex["name"] if has_name(vertex) else vertex["type"]
-            found, wanted = field_of(vertex, condition.options.get("field", "")), condition.options.get("value")
-            texts = (wanted, found) if isinstance(wanted, str) and isinstance(found, str) else ("", "")
-            return NearMiss(met, f"{called}: {why}", found is not None, *texts)
+            result, requirement = field_of(vertex, condition.options.get("field", "")), condition.options.get("value")
+            texts = (requirement, result) if isinstance(requirement, str) and isinstance(result, str) else ("", "")
+            return NearMiss(met, f"{called}: {why}", result is not None, *texts)
     return None
 
 

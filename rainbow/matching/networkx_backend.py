@@ -41,8 +41,8 @@ class NetworkxBackend:
         by_size = sorted(range(len(ordered)), key=lambda place: sum(ordered[place].outline.numbers.values()))
         budget = budget or STEPS
         later = partial(budget.later, len(ordered))
-        found = budget.decide(by_size, lambda place, meter: self.match(request, ordered[place], meter, later))
-        return [found[place] for place in range(len(ordered))]
+        result = budget.decide(by_size, lambda place, meter: self.match(request, ordered[place], meter, later))
+        return [result[place] for place in range(len(ordered))]
 
     def prepare(self, cluster: Cluster) -> None:
         """Lay a cluster out now rather than at the first request."""
@@ -83,9 +83,9 @@ class NetworkxBackend:
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
             taken = Trail(laid_out, barred(request.constraint, laid_out), busy)
-            found = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
-            if isinstance(found, tuple):
-                return replace(found[0], variant=number)
+            result = search(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
+            if isinstance(result, tuple):
+                return replace(result[0], variant=number)
         return None
 
     def _match_one(

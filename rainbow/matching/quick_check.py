@@ -61,13 +61,13 @@ def quick_check(resources: tuple[Resource, ...], types: Iterable[str], totals: T
             hint = meant(kind, types)
             text = f"the cluster has no resource of type {kind}{hint and f'; {hint}'}"
             return Reason(Why.TYPE_MISSING, text, kind, units, 0)
-        found = totals.total(kind, unit)
-        if found is not None and found < units:
+        count = totals.total(kind, unit)
+        if count is not None and count < units:
             measured, factor = quantity(unit)
             base = base_unit(measured)
             has = in_words(totals.total(kind, base) or 0, base)
             is_amount = unit or kind in UNCOUNTED
-            asked = f"{in_words(units * factor, base)} of {kind}" if is_amount else some(units, kind)
-            text = f"requested {asked} in total, the cluster has {has}"
-            return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, found)
+            query = f"{in_words(units * factor, base)} of {kind}" if is_amount else some(units, kind)
+            text = f"requested {query} in total, the cluster has {has}"
+            return Reason(Why.TOTAL_TOO_SMALL, text, kind, units, count)
     return None

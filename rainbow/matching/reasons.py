@@ -58,12 +58,12 @@ class Counts(Protocol):
 def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
     """Return why the counted bound of some part is too small; None if every part would fit alone."""
     for resource in resources:
-        wanted = resource.count.min
-        if counts.units(resource) >= wanted:
+        requirement = resource.count.min
+        if counts.units(resource) >= requirement:
             continue
-        if counts.units(resource, constrained=False) >= wanted:
+        if counts.units(resource, constrained=False) >= requirement:
             return _constrained(counts)
-        if counts.units(resource, needs=False) >= wanted or _are_both_unmet(resource, counts):
+        if counts.units(resource, needs=False) >= requirement or _are_both_unmet(resource, counts):
             return _needing(resource, counts)
         return _too_small(resource, counts)
     return None
@@ -71,8 +71,8 @@ def shortfall(resources: tuple[Resource, ...], counts: Counts) -> Reason | None:
 
 def of_variants(reasons: Sequence[Reason]) -> Reason:
     """Say why none of a request's alternatives fits: the first reason, with the words of the others."""
-    told = list(dict.fromkeys(reason.text for reason in reasons))
-    if len(told) == 1:
+    answers = list(dict.fromkeys(reason.text for reason in reasons))
+    if len(answers) == 1:
         return reasons[0]
     text = "; ".join(f"alternative {k}: {reason.text}" for k, reason in enumerate(reasons, 1))
     return replace(reasons[0], text=text)
@@ -141,7 +141,7 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
     for part in resource.walk():
         if (result := _incomparable(part, counts)) is not None:
             return result
-    wanted, most = resource.count.min, counts.units(resource, needs=False)
+    requirement, most = resource.count.min, counts.units(resource, needs=False)
     part, place, text = resource, "", f"found {_held(resource, CLUSTER, most, counts)} of {_units(resource)}"
     slots = 1
     while (step := _shortest_child(part, counts)) is not None:
@@ -156,9 +156,9 @@ def _too_small(resource: Resource, counts: Counts) -> Reason:
     if is_split:
         text += f"; {_together(part, place, most, slots, counts)}"
     if part is resource:
-        return Reason(Why.VERTEX_TOO_SMALL, text, called(part), wanted // part.scale, most // part.scale)
-    wanted = part.count.min // part.scale
-    return Reason(Why.VERTEX_TOO_SMALL, text, part.type, wanted, most // part.scale, {"in": place})
+        return Reason(Why.VERTEX_TOO_SMALL, text, called(part), requirement // part.scale, most // part.scale)
+    requirement = part.count.min // part.scale
+    return Reason(Why.VERTEX_TOO_SMALL, text, part.type, requirement, most // part.scale, {"in": place})
 
 
 def _held(part: Resource, place: str, most: int, counts: Counts) -> str:
@@ -209,10 +209,10 @@ def _shortest_child(part: Resource, counts: Counts) -> tuple[Resource, str, int]
 
 def _units(resource: Resource, times: int = 1) -> str:
     """Write how many a request wants: "4 cores", "64 GB memory", "2 slots build"."""
-    wanted = resource.count.min * times
+    requirement = resource.count.min * times
     if resource.is_slot:
-        return f"{some(wanted, 'slot')} {resource.label}".strip()
+        return f"{some(requirement, 'slot')} {resource.label}".strip()
     if resource.unit or resource.type in UNCOUNTED:
         measured, factor = quantity(resource.unit)
-        return f"{in_words(wanted * factor, base_unit(measured))} {resource.type}"
-    return some(wanted, resource.type)
+        return f"{in_words(requirement * factor, base_unit(measured))} {resource.type}"
+    return some(requirement, resource.type)

@@ -125,15 +125,15 @@ def _needed(taken: list[Chosen], search: Search) -> list[int]:
 
 def _add_promised(search: Search, below: dict[Any, list[Entry]]) -> bool:
     """Tie promises to leaves, smallest subtree first, and share leaves out equally among the owners."""
-    left: dict[int, int] = {}
+    remaining: dict[int, int] = {}
     spare: dict[tuple[int, Pool], int] = {}  # of workers that owe some of a pool to others
     amounts: dict[Any, int] = {}  # one leaf under one row is one row
     for promised in sorted(search.promised, key=lambda p: _narrowness(p, search.layout)):
-        demand, wanted = promised.demand, promised.amount
+        demand, requirement = promised.demand, promised.amount
         owner, each = demand.owner, demand.each * promised.factor
         at = promised.done * promised.factor
-        for i, amount in _leaves(promised, search, left, spare):
-            wanted -= amount
+        for i, amount in _leaves(promised, search, remaining, spare):
+            requirement -= amount
             while amount:
                 copy = min(at // each, owner.copies - 1)
                 part = amount if copy == owner.copies - 1 else min(amount, each - at % each)
@@ -141,7 +141,7 @@ def _add_promised(search: Search, below: dict[Any, list[Entry]]) -> bool:
                 amounts[key] = amounts.get(key, 0) + part
                 at += part
                 amount -= part
-        if wanted:
+        if requirement:
             return False
     for (above, place, i), amount in amounts.items():
         below.setdefault(above, []).append(Entry(place, i, "of", i, amount, False, None, None))
@@ -154,12 +154,12 @@ def _narrowness(promised: Promised, layout: Layout) -> tuple[int, bool, int]:
 
 
 def _leaves(
-    promised: Promised, search: Search, left: dict[int, int], spare: dict[tuple[int, Pool], int]
+    promised: Promised, search: Search, remaining: dict[int, int], spare: dict[tuple[int, Pool], int]
 ) -> Iterator[tuple[int, int]]:
-    layout, demand, wanted = search.layout, promised.demand, promised.amount
+    layout, demand, requirement = search.layout, promised.demand, promised.amount
     for i in layout.by_type.get(promised.pool[0], []):
         search.meter.step()
-        if not wanted or i >= layout.last[demand.scope]:
+        if not requirement or i >= layout.last[demand.scope]:
             return
         if i < demand.scope or not layout.is_leaf(i) or layout.pool(i) != promised.pool:
             continue
@@ -167,15 +167,15 @@ def _leaves(
             continue
         if i in search.taken.whole and i != demand.scope:
             continue
-        amount = min(wanted, left.setdefault(i, _free(search, i)))
+        amount = min(requirement, remaining.setdefault(i, _free(search, i)))
         if (key := (layout.worker[i], promised.pool)) in search.taken.owed:
             if key not in spare:
-                spare[key] = _unheld(search, left, *key) - search.taken.owed[key]
+                spare[key] = _unheld(search, remaining, *key) - search.taken.owed[key]
             amount = min(amount, spare[key])
             spare[key] -= amount
         if amount > 0:
-            left[i] -= amount
-            wanted -= amount
+            remaining[i] -= amount
+            requirement -= amount
             yield i, amount
 
 
@@ -183,12 +183,12 @@ def _free(search: Search, i: int) -> int:
     return search.free[i] if i in search.free else search.layout.amount(i)
 
 
-def _unheld(search: Search, left: dict[int, int], worker: int, pool: Pool) -> int:
+def _unheld(search: Search, remaining: dict[int, int], worker: int, pool: Pool) -> int:
     """Count what is left of a pool in the leaves of a worker."""
     layout, taken = search.layout, search.taken
     leaves = (i for i in layout.by_type[pool[0]] if worker <= i < layout.last[worker] and layout.is_leaf(i))
     open_ones = (i for i in leaves if layout.pool(i) == pool and taken.open(i, worker) and i not in taken.whole)
-    return sum(left.get(i, _free(search, i)) for i in open_ones)
+    return sum(remaining.get(i, _free(search, i)) for i in open_ones)
 
 
 def _numbered(below: dict[Any, list[Entry]]) -> Iterator[Row]:
@@ -238,14 +238,14 @@ def take_of(rows: Sequence[Row], layout: Layout) -> Take:
         _add(slots, slot, layout, i, layout.amount(i))
         if layout.parents[i] not in owners:
             vertices[i] = layout.amount(i)
-    left = {i: layout.amount(i) for i in owners}
+    remaining = {i: layout.amount(i) for i in owners}
     for row in rows:
         if row.how != "of" or row.position is None:
             continue
         i, units = row.position, row.amount
         if i in owners:
-            units = min(units, left[i])
-            left[i] -= units
+            units = min(units, remaining[i])
+            remaining[i] -= units
             _add(slots, owners[i], layout, i, -units)
         else:
             vertices[i] = vertices.get(i, 0) + units

@@ -87,10 +87,10 @@ def pack(resources: tuple[Resource, ...], layout: Layout, taken: Trail, meter: M
     ):
         return None
     bins = _bins(kinds, layout, taken, bound)
-    found = _first_fit(bins, meter)
-    if found is None:
-        found = _solved(bins, meter)
-    return None if found is None else _plan(kinds, bins, found)
+    result = _first_fit(bins, meter)
+    if result is None:
+        result = _solved(bins, meter)
+    return None if result is None else _plan(kinds, bins, result)
 
 
 # ── the model ──
@@ -166,19 +166,19 @@ def _filled(bins: Bins, order: Array, meter: Meter) -> Array | None:
     free, placed = bins.room.copy(), np.zeros((len(bins.counts), len(bins.places)), dtype=np.int64)
     whole = np.maximum(bins.room, 1)
     for k in order:
-        takes, left = bins.takes[k], int(bins.counts[k])
+        takes, remaining = bins.takes[k], int(bins.counts[k])
         used = takes > 0
-        while left:
+        while remaining:
             meter.step(1 + len(bins.places) // 8)
             times = np.where(bins.allowed[k], (free[:, used] // takes[used]).min(1), 0)
             fitting = np.flatnonzero(times)
             if not len(fitting):
                 return None
             fullest = fitting[np.argmin((free[fitting] / whole[fitting]).sum(1))]
-            many = min(left, int(times[fullest]))
+            many = min(remaining, int(times[fullest]))
             free[fullest] -= many * takes
             placed[k, fullest] += many
-            left -= many
+            remaining -= many
     return placed
 
 
@@ -204,13 +204,13 @@ def _solved(bins: Bins, meter: Meter) -> Array | None:
 
 def _patterns(bins: Bins, firsts: Sequence[int], meter: Meter) -> list[list[list[int]]] | None:
     """Return, for each of these bins, every filling to which no slot can be added; None if they are too many."""
-    result, left = [], MOST_PATTERNS
+    result, remaining = [], MOST_PATTERNS
     try:
         with meter.part(MOST_TRIED) as tries:
             for at in firsts:
-                result.append(list(islice(_fillings(bins, at, tries), left + 1)))
-                left -= len(result[-1])
-                if left < 0:
+                result.append(list(islice(_fillings(bins, at, tries), remaining + 1)))
+                remaining -= len(result[-1])
+                if remaining < 0:
                     return None
     except OutOfBudgetError:
         meter.check()
@@ -236,10 +236,10 @@ def _fillings(bins: Bins, at: int, meter: Meter) -> Iterator[list[int]]:
                 yield filling
             continue
         for n in range(min(counts[kinds[depth]], _times(free, takes[depth])) + 1):
-            left = list(free)
+            remaining = list(free)
             for d, each in takes[depth]:
-                left[d] -= n * each
-            stack.append(([*chosen, n], left))
+                remaining[d] -= n * each
+            stack.append(([*chosen, n], remaining))
 
 
 def _times(free: Sequence[int], takes: Sequence[tuple[int, int]]) -> int:
@@ -253,15 +253,15 @@ def _by_patterns(
     of_kind = np.array([filling for _, filling in columns]).T
     of_group = np.array([[float(g == own) for own, _ in columns] for g in range(len(groups))])
     limits = [(of_kind, bins.counts, inf), (of_group, 0, np.array([len(ats) for ats in groups]))]
-    found = _whole_numbers(len(columns), limits, meter)
-    if found is None:
+    result = _whole_numbers(len(columns), limits, meter)
+    if result is None:
         return None
     placed, free = np.zeros(bins.allowed.shape, dtype=np.int64), [list(ats) for ats in groups]
-    left = bins.counts.copy()
-    for (g, filling), times in zip(columns, found.tolist(), strict=True):
+    remaining = bins.counts.copy()
+    for (g, filling), times in zip(columns, result.tolist(), strict=True):
         for _ in range(times):
-            placed[:, free[g].pop()] = given = np.minimum(filling, left)
-            left -= given
+            placed[:, free[g].pop()] = counts = np.minimum(filling, remaining)
+            remaining -= counts
     return placed
 
 
@@ -272,10 +272,10 @@ def _by_counts(bins: Bins, meter: Meter) -> Array | None:
     of_kind = kron(eye_array(kinds), np.ones((1, many)), format="csr")
     of_bin = vstack([kron(bins.takes[:, [d]].T, eye_array(many)) for d in range(bins.takes.shape[1])], format="csr")
     limits = [(of_kind, bins.counts, inf), (of_bin, 0, bins.room.T.ravel())]
-    found = _whole_numbers(kinds * many, limits, meter, upper=(bins.allowed * bins.counts[:, None]).ravel())
-    if found is None:
+    result = _whole_numbers(kinds * many, limits, meter, upper=(bins.allowed * bins.counts[:, None]).ravel())
+    if result is None:
         return None
-    placed = found.reshape(kinds, many)
+    placed = result.reshape(kinds, many)
     for k, over in enumerate((placed.sum(1) - bins.counts).tolist()):
         for at in np.flatnonzero(placed[k]):
             less = min(over, int(placed[k, at]))
@@ -290,16 +290,16 @@ def _whole_numbers(many: int, limits: Sequence[tuple[Any, Any, Any]], meter: Met
 
     meter.step(10 * many)
     meter.check()
-    found = milp(
+    result = milp(
         np.zeros(many),
         integrality=np.ones(many),
         bounds=Bounds(0, upper),
         constraints=[LinearConstraint(matrix, low, high) for matrix, low, high in limits],
         options={"time_limit": max(LEAST_SECONDS, meter.seconds), "node_limit": NODES},
     )
-    if found.status == INFEASIBLE:
+    if result.status == INFEASIBLE:
         raise DoesNotPackError
-    return None if found.x is None else np.rint(found.x).astype(np.int64)
+    return None if result.x is None else np.rint(result.x).astype(np.int64)
 
 
 def _plan(kinds: Sequence[Kind], bins: Bins, placed: Array) -> Plan | None:

@@ -144,31 +144,31 @@ def successive(capacities: Iterable[tuple[int, int]], units: int) -> int:
     >>> successive([(2, 1), (1, 1), (3, 1)], 2), successive([(2, 1000)], 10)
     (2, 200)
     """
-    left = deque((capacity, many) for capacity, many in capacities if capacity > 0 and many)
-    copies, total = 0, sum(many for _, many in left)
+    remaining = deque((capacity, many) for capacity, many in capacities if capacity > 0 and many)
+    copies, total = 0, sum(many for _, many in remaining)
     while total >= units:
-        first = _first(left, units)
+        first = _first(remaining, units)
         times = min(capacity for capacity, _ in first)
         whole = first[0][1] // units if len(first) == 1 else 1  # equal ones serve group after group
         copies += times * whole
-        kept = [(capacity - times, many) for capacity, many in first if capacity > times]
+        stored = [(capacity - times, many) for capacity, many in first if capacity > times]
         if len(first) == 1 and first[0][1] > whole * units:
-            kept.append((first[0][0], first[0][1] - whole * units))
-        left.extendleft(reversed(kept))
-        total = sum(many for _, many in left)
+            stored.append((first[0][0], first[0][1] - whole * units))
+        remaining.extendleft(reversed(stored))
+        total = sum(many for _, many in remaining)
     return copies
 
 
-def _first(left: deque[tuple[int, int]], units: int) -> list[tuple[int, int]]:
+def _first(remaining: deque[tuple[int, int]], units: int) -> list[tuple[int, int]]:
     """Take the runs that hold the first `units` from the left; one that holds them all is taken whole."""
-    if left[0][1] >= units:
-        return [left.popleft()]
+    if remaining[0][1] >= units:
+        return [remaining.popleft()]
     first: list[tuple[int, int]] = []
     while units:
-        capacity, many = left.popleft()
+        capacity, many = remaining.popleft()
         first.append((capacity, min(many, units)))
         if many > units:
-            left.appendleft((capacity, many - units))
+            remaining.appendleft((capacity, many - units))
         units -= min(many, units)
     return first
 
@@ -304,8 +304,8 @@ def taken_copies(
     while held_by(rows) and looked_at < MOST_LOOKED_AT:
         copies += repeat(taken, laid_out, rows)
         looked_at += laid_out.size + len(rows)
-        found = search(resources, laid_out, taken, meter)
-        if isinstance(found, Reason):
-            return copies, found.why is not Why.UNDECIDED
-        rows = found[1]
+        results = search(resources, laid_out, taken, meter)
+        if isinstance(results, Reason):
+            return copies, results.why is not Why.UNDECIDED
+        rows = results[1]
     return max(copies, 1), False

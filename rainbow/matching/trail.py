@@ -136,8 +136,8 @@ class Trail:
         inside = {pool: self.room(i, pool) for pool in self.layout.content[i]}
         self.touch(i)
         self._set(self.whole, i, True)
-        kept = [self._debit(above, pool, amount) for pool, amount in inside.items() if amount]
-        return all(kept)
+        stored = [self._debit(above, pool, amount) for pool, amount in inside.items() if amount]
+        return all(stored)
 
     def touch(self, i: int) -> None:
         """Note that something is taken or held at a vertex."""
@@ -149,11 +149,11 @@ class Trail:
             self._debit(i, pool, amount - self.less.get((i, pool), 0))
 
     def _debit(self, i: int, pool: Pool, amount: int) -> bool:
-        kept = True
+        stored = True
         while i >= 0:
             self._set(self.less, (i, pool), self.less.get((i, pool), 0) + amount)
-            kept = kept and self.room(i, pool) >= 0
+            stored = stored and self.room(i, pool) >= 0
             if i in self.whole:  # above it, everything inside is debited already
                 break
             i = self.layout.parents[i]
-        return kept
+        return stored

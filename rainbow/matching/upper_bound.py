@@ -124,8 +124,8 @@ class UpperBound:
         return self._hosted[key]
 
     def _holds_children(self, r: Resource, i: int, outside: bool) -> bool:
-        wanted = ((child, child.count.min) for child in r.children)
-        return all(self.available(child, i, i + 1, outside, n) >= n for child, n in wanted)
+        requirements = ((child, child.count.min) for child in r.children)
+        return all(self.available(child, i, i + 1, outside, n) >= n for child, n in requirements)
 
     def pieces(self, r: Resource, scope: int, first: int, outside: bool) -> Iterator[int]:
         """Yield the vertices a request without children chooses one by one: whole ones, and leaves with needs."""
@@ -139,12 +139,12 @@ class UpperBound:
     def units(self, r: Resource, i: int) -> int:
         """How many units of `r` one vertex gives: what is left of it, or of a whole one as many as are wanted."""
         is_leaf = self.layout.is_leaf(i)
-        given = self.whole_units(r, i)
-        if given and is_leaf and not r.exclusive:
+        number = self.whole_units(r, i)
+        if number and is_leaf and not r.exclusive:
             pool = self.layout.pool(i)
             each = quantity(r.unit)[1] if r.unit else self.layout.pools[pool]
             return self.taken.headroom(i, pool) // each
-        return min(given, r.count.min)
+        return min(number, r.count.min)
 
     def whole_units(self, r: Resource, i: int) -> int:
         """How many units of `r` a whole vertex has."""
@@ -273,24 +273,24 @@ def for_one_slot(request: Resource, forms: Forms) -> int | None:
     A vertex that is taken whole serves one slot, so that a slot that wants 3 cores takes 2 vertices of 2 cores. None
     where vertices give a slot unequal amounts: then only a search can say which ones it takes.
     """
-    wanted = request.count.min
+    requirement = request.count.min
     if not may_take_whole(request, forms.compound):
-        return wanted
+        return requirement
     sizes = forms.sizes_of(request.type)
-    given = {min(each, wanted) for each in (units_of(request, *size, forms) for size in sizes) if each} or {1}
+    inputs = {min(each, requirement) for each in (units_of(request, *size, forms) for size in sizes) if each} or {1}
     may_divide = not request.exclusive and any(is_leaf for _, _, is_leaf in sizes)
-    if len(given) > 1 or (may_divide and given != {1}):
+    if len(inputs) > 1 or (may_divide and inputs != {1}):
         return None
-    step = given.pop()
-    return -(-wanted // step) * step
+    step = inputs.pop()
+    return -(-requirement // step) * step
 
 
 def units_of(request: Resource, size: int, unit: str, is_leaf: bool, forms: Forms) -> int:
     """Return how many units of a request a whole vertex has; 0 where its unit cannot be compared."""
     measured, factor = quantity(unit)
     if request.unit:
-        wanted, each = quantity(request.unit)
-        return size * factor // each if wanted == measured else 0
+        requirement, each = quantity(request.unit)
+        return size * factor // each if requirement == measured else 0
     return size * factor // (forms.pools.get((request.type, measured), factor) if is_leaf else factor)
 
 
@@ -350,10 +350,10 @@ class VertexCounts:
 
     def offering(self, kind: str, child: Resource) -> int:
         """Return how many vertices of a type offer all of `child`, its needs aside."""
-        bound, wanted = self._bound(True, needs=False), child.count.min
+        bound, requirement = self._bound(True, needs=False), child.count.min
         places = self.layout.by_type.get(kind, [])
         open_ones = (i for i in places if self.layout.worker[i] not in self.taken.barred)
-        return sum(1 for i in open_ones if bound.available(child, i, i + 1, enough=wanted) >= wanted)
+        return sum(1 for i in open_ones if bound.available(child, i, i + 1, enough=requirement) >= requirement)
 
     def sizes_of(self, type_: str) -> frozenset[tuple[int, str, bool]]:
         """Return (size, unit, whether it contains nothing) of the vertices of a type."""

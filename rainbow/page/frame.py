@@ -85,16 +85,16 @@ def guarded(view: View) -> View:
     @wraps(view)
     def called(**parts: Any) -> Any:
         g.news = service().news.stamp()  # before anything is read: what comes later is news to this page
-        found = sessions.find(service(), request.cookies.get(cookie_name(), ""))
-        if found is None:
+        result = sessions.find(service(), request.cookies.get(cookie_name(), ""))
+        if result is None:
             if request.method in SAFE and not request.path.startswith("/ui/"):
                 return redirect(f"/login?{urlencode({'next': request.full_path.rstrip('?')})}", 303)
             raise Unauthenticated("you are not signed in, or your session has ended; sign in again")
-        g.session = found
-        WRITER.set(Writer(found.caller.known[0]))  # what is written for this request is theirs
+        g.session = result
+        WRITER.set(Writer(result.caller.known[0]))  # what is written for this request is theirs
         if request.method not in SAFE:
             check_form()
-            if not getattr(view, "looks_only", False) and not found.acts:
+            if not getattr(view, "looks_only", False) and not result.acts:
                 raise Forbidden("this session looks only; enter your token again to change something")
         return view(**parts)
 
@@ -149,11 +149,11 @@ def cookie_name() -> str:
 
 def with_cookie(answer: Response, value: str) -> Response:
     """Set the session's cookie, or delete it if the value is empty."""
-    kept: dict[str, Any] = {"secure": _is_tls(), "httponly": True, "samesite": "Strict", "path": "/"}
+    stored: dict[str, Any] = {"secure": _is_tls(), "httponly": True, "samesite": "Strict", "path": "/"}
     if value:
-        answer.set_cookie(cookie_name(), value, max_age=int(sessions.LONGEST), **kept)
+        answer.set_cookie(cookie_name(), value, max_age=int(sessions.LONGEST), **stored)
     else:
-        answer.set_cookie(cookie_name(), "", expires=0, **kept)
+        answer.set_cookie(cookie_name(), "", expires=0, **stored)
     return answer
 
 
@@ -245,8 +245,8 @@ def with_headers(answer: Response) -> Response:
 @cache
 def files() -> Mapping[str, tuple[str, bytes]]:
     """Return {file: (digest, content)} of the static files."""
-    found = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir()) if path.suffix in KINDS}
-    return {name: (hashlib.sha256(content).hexdigest()[:12], content) for name, content in found.items()}
+    results = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir()) if path.suffix in KINDS}
+    return {name: (hashlib.sha256(content).hexdigest()[:12], content) for name, content in results.items()}
 
 
 def asset(name: str) -> str:

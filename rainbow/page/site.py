@@ -27,8 +27,8 @@ def static(version: str, name: str) -> Response:
     if known is None:
         raise NotFound(f"file {name[:100]} not found")
     answer = Response(known[1], content_type=KINDS[Path(name).suffix])
-    kept = "public, max-age=31536000, immutable" if version == known[0] else "no-cache"
-    answer.headers["Cache-Control"] = kept
+    stored = "public, max-age=31536000, immutable" if version == known[0] else "no-cache"
+    answer.headers["Cache-Control"] = stored
     return answer
 
 

@@ -29,14 +29,14 @@ def clean(text: object, longest: int = LONGEST) -> str:
     >>> clean("a\\x1b[31mb\\u202ec")
     'ab\u27e8U+202E\u27e9c'
     """
-    found = str(text if text is not None else "")
-    if not (found.isascii() and found.isprintable()):  # nearly all names are, and a fleet has a thousand
-        found = CONTROL.sub("\ufffd", _marked(ANSI.sub("", found)))
-    return found if len(found) <= longest else f"{found[:longest]}…"
+    result = str(text if text is not None else "")
+    if not (result.isascii() and result.isprintable()):  # nearly all names are, and a fleet has a thousand
+        result = CONTROL.sub("\ufffd", _marked(ANSI.sub("", result)))
+    return result if len(result) <= longest else f"{result[:longest]}…"
 
 
 def _marked(text: str) -> str:
-    return BIDI.sub(lambda found: f"\u27e8U+{ord(found.group()):04X}\u27e9", text)
+    return BIDI.sub(lambda result: f"\u27e8U+{ord(result.group()):04X}\u27e9", text)
 
 
 def output(text: str) -> str:
@@ -85,9 +85,9 @@ def when(value: object, short: bool = True) -> str:
     at = seconds(value)
     if at is None:
         return "–"
-    told = datetime.fromtimestamp(at, UTC)
-    text = told.strftime("%H:%M:%S" if short else "%Y-%m-%d %H:%M:%S")
-    iso = told.strftime("%Y-%m-%dT%H:%M:%SZ")
+    answer = datetime.fromtimestamp(at, UTC)
+    text = answer.strftime("%H:%M:%S" if short else "%Y-%m-%d %H:%M:%S")
+    iso = answer.strftime("%Y-%m-%dT%H:%M:%SZ")
     return Markup('<time datetime="{0}" title="{0}"{1}>{2} UTC</time>').format(
         iso, "" if short else Markup(" data-long"), text
     )
@@ -144,12 +144,12 @@ def amounts(values: Mapping[str, Any] | None, units: Mapping[str, str] | None = 
     >>> amounts({"memory": 256_000_000_000}, {"memory": "B"})
     'memory 256 GB'
     """
-    told = (
+    answers = (
         f"{clean(kind)} {_amount(n, (units or {}).get(kind, ''))}"
         for kind, n in (values or {}).items()
         if n and kind != "cluster"
     )
-    return ", ".join(told)
+    return ", ".join(answers)
 
 
 def _amount(value: float, unit: str) -> str:

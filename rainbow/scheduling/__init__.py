@@ -67,8 +67,8 @@ def traits_of(policy: str | Policy | None) -> Traits:
     True
     """
     policy = installed(policy) if isinstance(policy, str) else policy
-    found: Traits | None = getattr(policy, "traits", None)
-    return found or Traits(*(bool(getattr(policy, one, False)) for one in Traits._fields))
+    traits: Traits | None = getattr(policy, "traits", None)
+    return traits or Traits(*(bool(getattr(policy, one, False)) for one in Traits._fields))
 
 
 __all__ = [

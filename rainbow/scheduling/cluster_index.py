@@ -35,10 +35,10 @@ def away_in_words(census: ClusterIndex) -> str:
     counts = {state: len(census.away[state]) for state in WorkerState if state in census.away}
     if not counts:
         return "" if of else "the cluster has no workers"
-    left, parts = NAMED, []
+    remaining, parts = NAMED, []
     for state, count in counts.items():
-        parts.append(f"{_word(state)}{_names(census, state, left)}")
-        left -= min(left, count)
+        parts.append(f"{_word(state)}{_names(census, state, remaining)}")
+        remaining -= min(remaining, count)
     if len(counts) == 1 and of in counts.values():
         return f"all {of} workers are {parts[0]}" if of > 1 else f"the only worker is {parts[0]}"
     first, *others = counts.values()
@@ -170,9 +170,9 @@ class ClusterIndex:
         for worker in self.workers.values():
             again.put_worker(worker)
         for name in ("kinds", "idle", "rooms", "away", "capacity", "free", "ready"):
-            kept, counted = _plain(getattr(self, name)), _plain(getattr(again, name))
-            if kept != counted:
-                raise PlanError(f"{name} of the workers: {kept} is kept, {counted} counted")
+            reserved, counted = _plain(getattr(self, name)), _plain(getattr(again, name))
+            if reserved != counted:
+                raise PlanError(f"{name} of the workers: {reserved} is kept, {counted} counted")
 
     # ── what runs ──
 
@@ -225,11 +225,11 @@ class ClusterIndex:
 
     def less_held(self, worker: str, capacity: Mapping[str, int]) -> dict[str, int]:
         """Return a worker's capacity less what its tasks hold by amounts."""
-        left = dict(capacity)
+        remaining = dict(capacity)
         for task in self._on.get(worker, ()):
             for kind, amount in self.runs[task].placement[worker].items():
-                left[kind] = left.get(kind, 0) - amount
-        return left
+                remaining[kind] = remaining.get(kind, 0) - amount
+        return remaining
 
     # ── what waits ──
 

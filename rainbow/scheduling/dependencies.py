@@ -53,7 +53,7 @@ class DependencyState:
     never: str = ""
 
 
-def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> DependencyState:
+def awaited(dependencies: Iterable[Dependency], find: Callable[[str], Target | None], now: float) -> DependencyState:
     """Say what is left to wait for; `find` names the state of a job, None if it is not known any more.
 
     >>> from rainbow.jobspec import Dependency
@@ -63,7 +63,7 @@ def awaited(wanted: Iterable[Dependency], find: Callable[[str], Target | None], 
     waits: list[str] = []
     jobs: list[str] = []
     until = None
-    for one in wanted:
+    for one in dependencies:
         if one.scheme == BEGIN and float(one.value) > now:
             until = max(until or 0.0, float(one.value))
         if one.scheme in BY_JOB:
@@ -101,8 +101,8 @@ def waits_for(gang: Gang, unended: Iterable[GangTask]) -> list[str]:
         return []  # before the others are looked at: there may be very many
     own = {task.index for task in gang.tasks}
     others = [task for task in unended if task.index not in own]
-    wanted = {name for task in gang.tasks for name in task.spec.depends_on}
-    return sorted(wanted & {name for task in others for name in called(task)})
+    requirements = {name for task in gang.tasks for name in task.spec.depends_on}
+    return sorted(requirements & {name for task in others for name in called(task)})
 
 
 def never_started(tasks: Mapping[int, GangTask], states: Mapping[int, TaskState]) -> dict[int, str]:
@@ -112,10 +112,10 @@ def never_started(tasks: Mapping[int, GangTask], states: Mapping[int, TaskState]
     waiting = [index for index, state in states.items() if state is TaskState.WAITING]
     while True:
         named = {name: tasks[index].name for index in sorted(bad) for name in called(tasks[index])}
-        found = {
+        results = {
             i: named[name] for i in waiting if i not in bad for name in tasks[i].spec.depends_on if name in named
         }
-        if not found:
+        if not results:
             return doomed
-        doomed |= found
-        bad |= set(found)
+        doomed |= results
+        bad |= set(results)

@@ -50,8 +50,8 @@ def _answer(policy: Policy, view: View, rules: Rules | None, later: bool = False
         view.free.begin()
     plan = planner.plan(policy, replace(view, settings=promising(view.settings)) if promising else view, rules)
     started = {order.task for order in plan.orders if isinstance(order, Start)}
-    wanted = {task for job in view.jobs for gang in job.gangs for task in gang.tasks}
-    if started >= wanted or (promising and _promised(plan)):
+    requirements = {task for job in view.jobs for gang in job.gangs for task in gang.tasks}
+    if started >= requirements or (promising and _promised(plan)):
         return Answer(True)
     wait = plan.waits[0] if plan.waits else plan.rest.of(view.jobs[0].id) if plan.rest else Wait("", "", "it waits")
     return Answer(False, wait.text, wait.facts)

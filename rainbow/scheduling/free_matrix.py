@@ -78,10 +78,10 @@ class Group:
     are_first: bool  # they are the first columns, in order
     found: dict[tuple[int, bool], list[tuple[float, float, Slots]]] = field(default_factory=dict)
 
-    def left(self, given: Ints) -> dict[str, int]:
+    def left(self, counts: Ints) -> dict[str, int]:
         """Return how many slots each worker that gives any gives."""
-        some = given.nonzero()[0]
-        return {self.names[at]: count for at, count in zip(some.tolist(), given[some].tolist(), strict=True)}
+        some = counts.nonzero()[0]
+        return {self.names[at]: count for at, count in zip(some.tolist(), counts[some].tolist(), strict=True)}
 
     def bound(self, slots: Slots, duration: float) -> float:
         """Return a time before which slots cannot start."""
@@ -146,8 +146,8 @@ class FreeMatrix:
             if self._totals[kind][self._rows[low]] < amount * slots.count:
                 return None
         free = {kind: self._read(kind, group, self._rows[low:high]).min(axis=0) for kind, _ in slots.amounts}
-        given = slots.given(free, (len(group.columns),))
-        return given if given.sum() >= slots.count else None
+        counts = slots.given(free, (len(group.columns),))
+        return counts if counts.sum() >= slots.count else None
 
     def least(self, kind: str, start: float, end: float) -> Ints:
         """Return how much of a type every worker has free for the whole of [start, end)."""
@@ -190,13 +190,13 @@ class FreeMatrix:
         noted = False
         at = max(int(self._times[: self._size].searchsorted(group.bound(slots, duration), "left")), 0)
         for windows in self._blocks(slots, at, duration):
-            given = self._over(group, slots, windows, duration)
-            for k in (given.sum(axis=1) >= slots.count).nonzero()[0]:
+            counts = self._over(group, slots, windows, duration)
+            for k in (counts.sum(axis=1) >= slots.count).nonzero()[0]:
                 start = float(self._times[windows[k]])
                 if not noted:
                     group.note(slots, duration, start)
                 noted = True
-                yield start, given[k]
+                yield start, counts[k]
 
     def _blocks(self, slots: Slots, at: int, duration: float) -> Iterator[Ints]:
         """Yield, in blocks, the moments from one on over whose windows all workers together have enough."""

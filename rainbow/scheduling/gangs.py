@@ -86,9 +86,9 @@ def _part(request: Request, labels: set[str]) -> Request:
     """Keep the trees that hold one of the labels; no labels keep all."""
     variants = []
     for resources in request.variants:
-        kept = tuple(tree for tree in resources if tree.within or not labels or _labels(tree) & labels)
-        if kept and kept not in variants:
-            variants.append(kept)
+        reserved = tuple(tree for tree in resources if tree.within or not labels or _labels(tree) & labels)
+        if reserved and reserved not in variants:
+            variants.append(reserved)
     return replace(request, variants=tuple(variants) or request.variants)
 
 
@@ -198,8 +198,8 @@ def loose_slots(
     if len(request.variants) != 1 or request.constraint is not None:
         return ()
     types = set(inside) - {worker_type}, set(outside)
-    found = [_slots(tree, worker_type, *types, measures) for tree in request.resources]
-    return tuple(slots for slots in found if slots is not None) if None not in found else ()
+    results = [_slots(tree, worker_type, *types, measures) for tree in request.resources]
+    return tuple(slots for slots in results if slots is not None) if None not in results else ()
 
 
 def _slots(
@@ -275,12 +275,12 @@ def processes_at_least(request: Request, spec: TaskSpec, whole: int) -> tuple[in
     Of slots it may have alternatively, and of variants, those that give each process most cores. `whole` is how many
     cores a worker counts that is asked for without cores. A slot without any is one process's.
     """
-    found = [
+    results = [
         _processes_and_cores(tree, spec, labels, whole)
         for tree in request.variants
         for labels in ([{label} for label in spec.slots] or [set[str]()])
     ]
-    return min(found, key=lambda each: (each[0] / max(each[1], 1), each), default=(1, 1))
+    return min(results, key=lambda each: (each[0] / max(each[1], 1), each), default=(1, 1))
 
 
 def _processes_and_cores(

@@ -163,8 +163,8 @@ class View:
 
     def factor(self, job: JobView) -> float:
         """Return the fair share factor of a job's account and user, from 1 (first) down; 0 without one."""
-        found = self.standings.get((job.account, job.requestor))
-        return found.factor if found else 0.0
+        result = self.standings.get((job.account, job.requestor))
+        return result.factor if result else 0.0
 
     def outside(self) -> dict[str, int]:
         """Return what lies outside every worker: what is free of it, and what runs hold."""

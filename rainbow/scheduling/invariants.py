@@ -41,14 +41,14 @@ def _check_gangs(census: ClusterIndex, starts: list[Start]) -> None:
 
 
 def _check_space(view: View, census: ClusterIndex, starts: list[Start]) -> None:
-    for name, wanted in amounts_by_worker(start.placement for start in starts).items():
+    for name, requirement in amounts_by_worker(start.placement for start in starts).items():
         if not name:
-            _check_consumables(view, wanted)
+            _check_consumables(view, requirement)
             continue
         if not census.is_ready(name):
             raise PlanError(f"invalid plan: worker {name} is not ready")
         free = census.workers[name].free
-        for kind, amount in wanted.items():
+        for kind, amount in requirement.items():
             if amount > free.get(kind, 0):
                 raise PlanError(f"{amount} {kind} on {name}, where {free.get(kind, 0)} are free")
 

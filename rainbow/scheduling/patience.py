@@ -42,16 +42,16 @@ def overdue(
     census = cluster_index_of(view)
     if seconds <= 0 or view.now - census.oldest < seconds:
         return []
-    begun, oldest, found = _last_starts(census), inf, dict[str, Overdue]()
+    begun, oldest, result = _last_starts(census), inf, dict[str, Overdue]()
     for job in census.jobs.values():
         since = max(job.submitted, begun.get(job.id, 0.0))
         oldest = min(oldest, since)
         if view.now - since < seconds or (group := group_of(job)) is None:
             continue
-        if group not in found or (since, job.id) < (found[group].since, found[group].job):
-            found[group] = Overdue(job.id, group, since)
+        if group not in result or (since, job.id) < (result[group].since, result[group].job):
+            result[group] = Overdue(job.id, group, since)
     census.oldest = oldest
-    due = [one for one in found.values() if view.now >= served.get(one.group, -inf)]
+    due = [one for one in result.values() if view.now >= served.get(one.group, -inf)]
     return sorted(due, key=lambda one: (one.since, one.group))
 
 

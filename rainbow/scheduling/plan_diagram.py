@@ -18,9 +18,9 @@ def diagram(view: View, plan: Plan) -> Timeline:
     """Enter everything a view's tasks hold and its plan would book; what has no known end continues forever."""
     capacity = {worker.id: dict(worker.capacity) for worker in view.workers}
     made = Timeline({**capacity, "": view.outside()})
-    for kept in view.reservations:
-        made.add(kept.placement, kept.start, kept.end)
-    kept_for = {kept.id for kept in view.reservations}
+    for reserved in view.reservations:
+        made.add(reserved.placement, reserved.start, reserved.end)
+    kept_for = {reserved.id for reserved in view.reservations}
     usual = view.settings.get("default_duration") or inf  # what a policy plans with, if it has the setting
     for run in view.runs:
         if run.attributes.get("reservation") not in kept_for:

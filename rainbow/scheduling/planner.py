@@ -118,7 +118,7 @@ def located(view: View, made: Plan) -> Plan:
         if isinstance(order, Start) and (gang := census.gang_of(order.task)) is not None:
             gangs.setdefault((gang.job, gang.number), (gang, []))[1].append(order)
     free.begin()
-    found: dict[str, Start | None] = {}
+    results: dict[str, Start | None] = {}
     waits: dict[str, Wait] = {}
     for gang, starts in gangs.values():
         placed = _placed(free, gang, starts)
@@ -126,11 +126,11 @@ def located(view: View, made: Plan) -> Plan:
             waits[gang.job], placed = placed, None
         elif placed is None and not view.quiet:
             waits.setdefault(gang.job, free.why(gang.demand) or Wait(gang.job, "fragmented", NOT_TOGETHER))
-        found.update({start.task: None for start in starts} if placed is None else {s.task: s for s in placed})
+        results.update({start.task: None for start in starts} if placed is None else {s.task: s for s in placed})
     free.begin()
-    changed = [found.get(order.task, order) if isinstance(order, Start) else order for order in made.orders]
-    kept = tuple(wait for wait in made.waits if wait.job not in waits)
-    return replace(made, orders=tuple(filter(None, changed)), waits=(*kept, *waits.values()))
+    changed = [results.get(order.task, order) if isinstance(order, Start) else order for order in made.orders]
+    reserved = tuple(wait for wait in made.waits if wait.job not in waits)
+    return replace(made, orders=tuple(filter(None, changed)), waits=(*reserved, *waits.values()))
 
 
 def _placed(free: Free, gang: GangView, starts: Sequence[Start]) -> list[Start] | Wait | None:

@@ -72,18 +72,18 @@ class Qos:
         return not (self.users or self.accounts) or user in self.users or account in self.accounts
 
 
-def check_qos(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_qos(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a quality of service with every default; PolicyError names the first fault."""
-    return record(SCHEMA, owner="a quality of service")(given, "")
+    return record(SCHEMA, owner="a quality of service")(options, "")
 
 
-def read_qos(name: str, given: Mapping[str, Any]) -> Qos:
+def read_qos(name: str, options: Mapping[str, Any]) -> Qos:
     """Read settings.
 
     >>> read_qos("urgent", {"priority": 100, "preempts": ["default"]}).preempts
     ('default',)
     """
-    checked: dict[str, Any] = check_qos(given)
+    checked: dict[str, Any] = check_qos(options)
     values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in checked.items()}
     return Qos(name, **values)
 
@@ -133,8 +133,8 @@ class Rules:
     def guarantee(self, owner: Owner) -> Limit | None:
         """Return what the nearest account above a job is guaranteed; what siblings run beyond theirs they borrow."""
         line = self.lines.get(owner[0], ()) if self.parents else ()
-        found = next(((name, own[GUARANTEED]) for name, own in line if GUARANTEED in own), None)
-        return Limit("guarantee", found[0], "", "", float(found[1])) if found else None
+        result = next(((name, own[GUARANTEED]) for name, own in line if GUARANTEED in own), None)
+        return Limit("guarantee", result[0], "", "", float(result[1])) if result else None
 
     def counted(self, owner: Owner) -> tuple[Limit, ...]:
         """Return all that a job's cores are counted under."""
@@ -148,9 +148,9 @@ class Rules:
     def _limits(self, account: str, user: str, name: str) -> Iterator[Limit]:
         qos = self.of(name)
         line = () if LIMITS in qos.exempt else self.lines.get(account, ())
-        for kind, whose, given in (*(("account", *one) for one in line), ("qos", qos.name, qos.limits)):
+        for kind, whose, options in (*(("account", *one) for one in line), ("qos", qos.name, qos.limits)):
             for where in ("", self.cluster):
-                own = given.get("clusters", {}).get(where, {}) if where else given
+                own = options.get("clusters", {}).get(where, {}) if where else options
                 for key, of_user in ((RUNNING, ""), (USER_RUNNING, user)):
                     if key in own:
                         yield Limit(kind, whose, of_user, where, float(own[key]))
@@ -163,14 +163,14 @@ class Rules:
     @cached_property
     def has_limits(self) -> bool:
         """Whether there is any limit of running cores."""
-        given = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
-        return any(_has(own) or any(map(_has, own.get("clusters", {}).values())) for own in given)
+        inputs = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
+        return any(_has(own) or any(map(_has, own.get("clusters", {}).values())) for own in inputs)
 
     @cached_property
     def has_shared_limits(self) -> bool:
         """Whether a limit of running cores counts over all clusters."""
-        given = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
-        return bool(self.parents) or any(map(_has, given))
+        inputs = [own for line in self.lines.values() for _, own in line] + [one.limits for one in self.qos.values()]
+        return bool(self.parents) or any(map(_has, inputs))
 
 
 def _has(limits: Mapping[str, Any]) -> bool:

@@ -422,8 +422,8 @@ class Timeline:
     def ends(self, workers: Mapping[str, Amounts] | None = None, after: float = -inf) -> list[float]:
         """Times after `after` at which something becomes free, ascending; only on some workers if named."""
         lines = self.lines if workers is None else {w: self.lines.get(w, {}) for w in workers}
-        found = {t for by_kind in lines.values() for line in by_kind.values() for t in line.ends_after(after)}
-        return sorted(found - {inf})
+        results = {t for by_kind in lines.values() for line in by_kind.values() for t in line.ends_after(after)}
+        return sorted(results - {inf})
 
     def entries(self) -> Iterator[tuple[Line, Profile]]:
         """Yield the lines that hold anything, by worker, then type."""

@@ -21,7 +21,7 @@ Check = Callable[[Any, str], Any]
 Mapped = Callable[[Any, str], dict[str, Any]]
 
 
-def fail(wanted: str, pointer: str, given: Any = UNSET) -> PolicyError:
+def fail(expected: str, pointer: str, value: Any = UNSET) -> PolicyError:
     """Return the fault of a value at a pointer that must be something else.
 
     >>> fail("a text", "/queues/0/name", 7).message, fail("a text", "/users/0").message
@@ -29,8 +29,8 @@ def fail(wanted: str, pointer: str, given: Any = UNSET) -> PolicyError:
     """
     above, _, name = pointer.rpartition("/")
     named = f"entry {name} of {above.rpartition('/')[2]}" if name.isdecimal() else name
-    got = f", got {given!s:.40}" if isinstance(given, (str, int, float)) and str(given) else ""
-    return PolicyError(f"{named or 'the settings'} must be {wanted}{got}", pointer=pointer)
+    got = f", got {value!s:.40}" if isinstance(value, (str, int, float)) and str(value) else ""
+    return PolicyError(f"{named or 'the settings'} must be {expected}{got}", pointer=pointer)
 
 
 def at(pointer: str, key: Any) -> str:
@@ -40,12 +40,12 @@ def at(pointer: str, key: Any) -> str:
 
 def number(least: float = 0.0, most: float = LARGEST_NUMBER) -> Check:
     """A finite number between two bounds."""
-    wanted = f"a number >= {least:g}" if most == LARGEST_NUMBER else f"a number from {least:g} to {most:g}"
+    expected = f"a number >= {least:g}" if most == LARGEST_NUMBER else f"a number from {least:g} to {most:g}"
 
     def check(value: Any, pointer: str) -> float:
         real = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not real or not (abs(value) <= LARGEST_NUMBER and math.isfinite(value)) or not least <= value <= most:
-            raise fail(wanted, pointer, value)
+            raise fail(expected, pointer, value)
         return value  # type: ignore[no-any-return]  # a whole number stays one, and is shown as one
 
     return check
@@ -53,13 +53,13 @@ def number(least: float = 0.0, most: float = LARGEST_NUMBER) -> Check:
 
 def integer(least: int = 0, most: int = LARGEST_NUMBER, hint: str = "") -> Check:
     """A whole number between two bounds."""
-    wanted = (
+    expected = (
         f"a whole number >= {least}" if most == LARGEST_NUMBER else f"a whole number from {least} to {most}"
     ) + hint
 
     def check(value: Any, pointer: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise fail(wanted, pointer, value)
+            raise fail(expected, pointer, value)
         return value
 
     return check

@@ -23,8 +23,8 @@ def asked_priority(attributes: Mapping[str, Any]) -> int:
     >>> [asked_priority({"priority": asked}) for asked in (7, 9_999, "high", True)]
     [7, 1024, 0, 0]
     """
-    asked = attributes.get("priority", 0)
-    return max(LOWEST, min(HIGHEST, asked)) if isinstance(asked, int) and not isinstance(asked, bool) else 0
+    request = attributes.get("priority", 0)
+    return max(LOWEST, min(HIGHEST, request)) if isinstance(request, int) and not isinstance(request, bool) else 0
 
 
 Placement = Mapping[str, Mapping[str, int]]  # {worker: {type: amount}}

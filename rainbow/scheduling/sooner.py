@@ -78,8 +78,8 @@ class Trial:
         if self.plans >= self.budget.plans or (self.plans and self.clock() >= self._end):
             raise Spent
         self.plans += 1
-        wanted = {task for gang in changed.gangs for task in gang.tasks}
-        return wanted <= started_by(self.replan(changed))
+        requirements = {task for gang in changed.gangs for task in gang.tasks}
+        return requirements <= started_by(self.replan(changed))
 
     def replan(self, changed: JobView) -> Plan:
         """Plan quietly with a job in its place, by the time of its submit, instead of the one that waits, if any."""

@@ -115,9 +115,9 @@ def _offer(job: BatchJob, states: States, variable: str) -> Offer:
     ranks: dict[str, int] = {}
     verdicts, rank = job.verdicts, 0
     while open_to := _open_to(choice := _decide(replace(job, verdicts=verdicts), states)):
-        found = {name: cost for name in open_to if (cost := _cost(choice, name, variable)) is not None}
-        costs |= found
-        ranks |= dict.fromkeys(found, rank)
+        results = {name: cost for name in open_to if (cost := _cost(choice, name, variable)) is not None}
+        costs |= results
+        ranks |= dict.fromkeys(results, rank)
         gone = set(open_to)
         verdicts, rank = [v for v in verdicts if v.matched and v.cluster not in gone], rank + 1
     takes = {verdict.cluster: _nodes(verdict) for verdict in job.verdicts if verdict.cluster in costs}
@@ -169,18 +169,18 @@ def _carried_out(
     jobs: Sequence[BatchJob], states: States, variable: str, places: Sequence[str | None], by: str
 ) -> Assignment:
     """Place the jobs of a plan at their places, then the others, each as the selector decides."""
-    left: dict[str, dict[str, Scalar]] = {name: dict(values) for name, values in states.items()}
+    remaining: dict[str, dict[str, Scalar]] = {name: dict(values) for name, values in states.items()}
     chosen: list[str | None] = [None] * len(jobs)
     costs = [0.0] * len(jobs)
     at_their_places = [(at, place) for at, place in enumerate(places) if place is not None]
     for at, place in (*at_their_places, *((at, None) for at in range(len(jobs)))):
         if chosen[at] is not None:
             continue
-        choice = _decide(_only_at(jobs[at], place), left)
+        choice = _decide(_only_at(jobs[at], place), remaining)
         if choice.cluster is not None:
             chosen[at] = choice.cluster
             costs[at] = _cost(choice, choice.cluster, variable) or 0.0
-            _book(left[choice.cluster], _taken(jobs[at], choice.cluster))
+            _book(remaining[choice.cluster], _taken(jobs[at], choice.cluster))
     return Assignment(tuple(chosen), fsum(costs), by)
 
 
@@ -207,24 +207,28 @@ def assign(
     """Return the better of what `solve` finds in these seconds and greedy, and greedy for comparison."""
     offers, free = offers_of(jobs, states, variable), _free(states)
     in_order = greedy(jobs, states, variable)
-    found = solve(offers, free, seconds)
-    if found.clusters is None:
-        return _bounded(replace(in_order, status=found.status), found, offers, free), in_order
-    solved = _carried_out(jobs, states, variable, found.clusters, "optimal")
-    same = solved.clusters == found.clusters and isclose(solved.total, total(found.clusters, offers), abs_tol=1e-9)
+    solution = solve(offers, free, seconds)
+    if solution.clusters is None:
+        return _bounded(replace(in_order, status=solution.status), solution, offers, free), in_order
+    solved = _carried_out(jobs, states, variable, solution.clusters, "optimal")
+    same = solved.clusters == solution.clusters and isclose(
+        solved.total, total(solution.clusters, offers), abs_tol=1e-9
+    )
     status = (
-        found.status if same else f"{found.status}, but what is booked changes where jobs may go or what they cost"
+        solution.status
+        if same
+        else f"{solution.status}, but what is booked changes where jobs may go or what they cost"
     )
     best = replace(solved, status=status)
     if (-in_order.placed, in_order.total) <= (-solved.placed, solved.total):
         best = replace(in_order, status=f"greedy is as good ({status})")
-    return _bounded(best, found, offers, free), in_order
+    return _bounded(best, solution, offers, free), in_order
 
 
-def _bounded(best: Assignment, found: Solution, offers: Sequence[Offer], free: Mapping[str, int]) -> Assignment:
+def _bounded(best: Assignment, solution: Solution, offers: Sequence[Offer], free: Mapping[str, int]) -> Assignment:
     """Add the closest bound that is known: the solver's, or one that needs no solver."""
     at = best.placed
-    known = [bound for bound in (found.bound, loose_bound(offers, free, at)) if bound is not None]
+    known = [bound for bound in (solution.bound, loose_bound(offers, free, at)) if bound is not None]
     least = max(bound.total for bound in known if bound.at == at)
     return replace(best, bound=Bound(max(at, min(bound.placed for bound in known)), at, min(least, best.total)))
 
@@ -247,5 +251,5 @@ def _counted(offer: Offer, free: Mapping[str, int]) -> list[int]:
 
 def _free(states: States) -> dict[str, int]:
     """Return the whole nodes free at the clusters that say so; the others have no bound."""
-    found = {name: values.get("nodes_free") for name, values in states.items()}
-    return {name: max(0, int(free)) for name, free in found.items() if is_number(free) and -SAFE < free < SAFE}
+    results = {name: values.get("nodes_free") for name, values in states.items()}
+    return {name: max(0, int(free)) for name, free in results.items() if is_number(free) and -SAFE < free < SAFE}

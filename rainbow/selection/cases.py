@@ -73,7 +73,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, rules: SelectorRules) 
     case = _known(_mapping(written, pointer), OF_CASE, pointer)
     states = _laid_over(_mapping(top.get("states"), "/states"), _mapping(case.get("states"), f"{pointer}/states"))
     options = {**rules.options, **_of(top, case, "options", pointer)}
-    given = RecordedDecision(
+    decision = RecordedDecision(
         id=str(at),
         candidates=_candidates(top, case, states, pointer),
         states=states,
@@ -82,7 +82,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, rules: SelectorRules) 
     )
     seeds = _number(case.get("seeds", 1), 1, f"{pointer}/seeds")
     name = str(case.get("case", f"case {at + 1}"))
-    return PolicyCase(name, given, SelectorRules(rules.selector, options), _expected(case, pointer), seeds)
+    return PolicyCase(name, decision, SelectorRules(rules.selector, options), _expected(case, pointer), seeds)
 
 
 def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
@@ -181,18 +181,18 @@ def _faults(choice: Choice, expect: Mapping[str, Any]) -> Iterator[str]:
 
 def _value_faults(choice: Choice, expected: Mapping[str, Any]) -> Iterator[str]:
     for name, values in expected.items():
-        for variable, wanted in (values or {}).items():
-            found = choice.values.get(name, {}).get(variable)
-            if not _same(found, wanted):
-                yield f"{variable} of {name} is {found}, not {wanted}"
+        for variable, requirement in (values or {}).items():
+            result = choice.values.get(name, {}).get(variable)
+            if not _same(result, requirement):
+                yield f"{variable} of {name} is {result}, not {requirement}"
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(result: Any, requirement: Any) -> bool:
     """Compare numbers to 1e-12; text like 5/12 is a fraction."""
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return bool(found == wanted)
+    if isinstance(result, bool) or not isinstance(result, int | float):
+        return bool(result == requirement)
     try:
-        return isclose(found, Fraction(str(wanted)), rel_tol=EXACT)
+        return isclose(result, Fraction(str(requirement)), rel_tol=EXACT)
     except (ValueError, ZeroDivisionError, OverflowError):
         return False
 

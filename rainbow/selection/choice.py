@@ -82,16 +82,16 @@ class NamedRows(Sequence[str]):
             self._named = tuple(map(self.names.all.__getitem__, self.rows.tolist()))
         return self._named
 
-    def among(self, wanted: Collection[str]) -> tuple[str, ...]:
+    def among(self, requirements: Collection[str]) -> tuple[str, ...]:
         """Return those of these names that are there, in their order."""
         places = self.names.places
-        rows = np.array([places[name] for name in wanted if name in places], np.int64)
-        found = self.rows[np.isin(self.rows, rows)]
-        return tuple(map(self.names.all.__getitem__, found.tolist()))
+        rows = np.array([places[name] for name in requirements if name in places], np.int64)
+        result = self.rows[np.isin(self.rows, rows)]
+        return tuple(map(self.names.all.__getitem__, result.tolist()))
 
-    def ranks(self, wanted: Collection[str]) -> dict[str, int]:
+    def ranks(self, requirements: Collection[str]) -> dict[str, int]:
         """Return {name: its place, from 1} of those of these names that are there."""
-        among, places = self.among(wanted), self.names.places
+        among, places = self.among(requirements), self.names.places
         return {name: int(np.flatnonzero(self.rows == places[name])[0]) + 1 for name in among}
 
     def digests(self) -> bytes:
@@ -236,16 +236,16 @@ class Choice:
 
     def about(self, names: Collection[str]) -> tuple[Step, ...]:
         """Return the steps with what they say of these clusters."""
-        wanted, left = frozenset(names), tuple[str, ...]()
+        requirements, remaining = frozenset(names), tuple[str, ...]()
         last: Any = None
-        found = []
+        results = []
         for step in self.steps:
             if step.survivors is not last:  # a step that drops nobody leaves the same
-                last, left = step.survivors, _among(step.survivors, wanted)
+                last, remaining = step.survivors, _among(step.survivors, requirements)
             values = {name: step.values[name] for name in names if name in step.values}
             dropped = {name: step.dropped[name] for name in names if name in step.dropped}
-            found.append(replace(step, survivors=left, values=values, dropped=dropped))
-        return tuple(found)
+            results.append(replace(step, survivors=remaining, values=values, dropped=dropped))
+        return tuple(results)
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:
@@ -284,8 +284,12 @@ class Choice:
         return result
 
 
-def _among(names: Sequence[str], wanted: Collection[str]) -> tuple[str, ...]:
-    return names.among(wanted) if isinstance(names, NamedRows) else tuple([name for name in names if name in wanted])
+def _among(names: Sequence[str], requirements: Collection[str]) -> tuple[str, ...]:
+    return (
+        names.among(requirements)
+        if isinstance(names, NamedRows)
+        else tuple([name for name in names if name in requirements])
+    )
 
 
 class Selector(Protocol):

@@ -151,9 +151,9 @@ class _Decision:
         if limit is None or not len(rows):
             return rows
         if (known := self._variables.column_of(_AGE, rows)) is not None:
-            told = self._variables.values("state.age")
+            answer = self._variables.values("state.age")
             fresh = known.value <= limit
-            return self._bar_rows("stale_after", f"{limit:.12g}", rows, fresh, lambda row: _stale(told[row], limit))
+            return self._bar_rows("stale_after", f"{limit:.12g}", rows, fresh, lambda row: _stale(answer[row], limit))
         ages, _ = self._variables.evaluate(_AGE, _listed(rows))
         old = {row: age for row, age in ages.items() if is_number(age) and float(age) > limit}
         dropped = {row: _stale(age, limit) for row, age in old.items()}
@@ -165,19 +165,19 @@ class _Decision:
             self._record(0, Instruction(step, argument), _Outcome(rows, {}, dropped))
         return rows
 
-    def _bar_rows(self, step: str, argument: str, rows: Rows, kept: Any, why: Callable[[int], str]) -> Rows:
-        outcome = self._divided(rows, kept, why)
+    def _bar_rows(self, step: str, argument: str, rows: Rows, stored: Any, why: Callable[[int], str]) -> Rows:
+        outcome = self._divided(rows, stored, why)
         if len(outcome.rows) < len(rows):
             self._record(0, Instruction(step, argument), outcome)
         return outcome.rows
 
-    def _divided(self, rows: Rows, kept: Any, why: Callable[[int], str]) -> _Outcome:
-        """Keep the rows for which `kept` is true; say why the others are dropped when that is read."""
-        if kept.all():
+    def _divided(self, rows: Rows, stored: Any, why: Callable[[int], str]) -> _Outcome:
+        """Keep the rows for which `stored` is true; say why the others are dropped when that is read."""
+        if stored.all():
             return _Outcome(rows, {}, {})
         rows = np.asarray(rows)
-        left, dropped = rows[kept], rows[~kept]
-        return _Outcome(left, {}, ByRow(self._variables.rows, dropped, lambda at: why(int(dropped[at]))))
+        remaining, dropped = rows[stored], rows[~stored]
+        return _Outcome(remaining, {}, ByRow(self._variables.rows, dropped, lambda at: why(int(dropped[at]))))
 
     # ── one priority ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,9 +205,9 @@ class _Decision:
         group, names = self._settings.groups[priority.group], self._variables.names
         others = [row for row in _listed(rows) if names[row] not in group]
         dropped = dict.fromkeys(others, f"it is not of the group {priority.group}")
-        left = _left(rows, dropped)
-        self._record(priority.number, Instruction("group", priority.group), _Outcome(left, {}, dropped))
-        return left
+        remaining = _left(rows, dropped)
+        self._record(priority.number, Instruction("group", priority.group), _Outcome(remaining, {}, dropped))
+        return remaining
 
     def _record(self, number: int, instruction: Instruction, outcome: _Outcome) -> None:
         names = self._variables.names
@@ -225,8 +225,8 @@ class _Decision:
             dropped = outcome.dropped
         else:
             dropped = {names[row]: why for row, why in outcome.dropped.items()}
-        kind, argument, left = instruction.kind, instruction.argument, self._left[1]
-        self._steps.append(Step(number, kind, argument, left, values, dropped, outcome.note, outcome.among))
+        kind, argument, remaining = instruction.kind, instruction.argument, self._left[1]
+        self._steps.append(Step(number, kind, argument, remaining, values, dropped, outcome.note, outcome.among))
 
     def _named(self, rows: Rows) -> Sequence[str]:
         if isinstance(rows, np.ndarray):
@@ -291,9 +291,11 @@ class _Decision:
         values, dropped = self._evaluate(expression, rows, expression.text)
         for row in [row for row in values if isinstance(values[row], str)] if _any_text(values) else ():
             dropped[row] = f"{expression.text}: a sort requires a number, got {describe(values[row])}"
-        left = list(_left(rows, dropped))  # by the sorts before, else by name, which a stable sort keeps among equals
-        left.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
-        return _Outcome(left, values, dropped, note)
+        remaining = list(
+            _left(rows, dropped)
+        )  # by the sorts before, else by name, which a stable sort keeps among equals
+        remaining.sort(key=values.__getitem__, reverse=instruction.kind == "sort_descending")
+        return _Outcome(remaining, values, dropped, note)
 
     def _by_row(self, rows: Rows, column: Column) -> ByRow:
         return ByRow(self._variables.rows, np.asarray(rows), scalars(column).__getitem__)
@@ -314,8 +316,8 @@ class _Decision:
         learned = [name for name in unknown if name in MODEL or name == OWN_SLOPE]
         reasons = {str(why) for why in self._variables.values(NO_MODEL) if why is not MISSING} if learned else set()
         unknown = [name for name in unknown if not (reasons and name in MODEL)]
-        given = self._variables.known_names() if unknown else ()
-        hints = ", ".join(f"{name}{nearest(name, given)}" for name in unknown)
+        inputs = self._variables.known_names() if unknown else ()
+        hints = ", ".join(f"{name}{nearest(name, inputs)}" for name in unknown)
         parts = [f"not provided by the job or by any cluster: {hints}"] if unknown else []
         return "uninformed: " + "; ".join(
             [*sorted(reasons), *parts, *(f"{name} was not computed" for name in skipped)]

@@ -99,23 +99,23 @@ class _Model:
         upper = np.array([len(self.members[g]) for g, _ in self.pairs])
         every = np.ones((1, len(self.pairs)))
         sums = [] if placed is None else [LinearConstraint(every, placed, placed)]
-        found = milp(
+        result = milp(
             weights,
             integrality=np.full(len(self.pairs), int(whole)),
             bounds=Bounds(0, upper),
             constraints=[LinearConstraint(self.rows, ub=self.most), *sums],
             options={"time_limit": max(0.0, seconds), "mip_rel_gap": 0.0},
         )
-        least = found.fun if found.status == 0 else getattr(found, "mip_dual_bound", None)
+        least = result.fun if result.status == 0 else getattr(result, "mip_dual_bound", None)
         least = None if least is None or not np.isfinite(least) else float(least)
-        return _Found(self._whole(found.x, placed) if whole else None, least, found.status == 0)
+        return _Found(self._whole(result.x, placed) if whole else None, least, result.status == 0)
 
-    def _whole(self, found: Any, placed: int | None) -> list[int] | None:
-        if found is None:
+    def _whole(self, result: Any, placed: int | None) -> list[int] | None:
+        if result is None:
             return None
-        counts = np.rint(found)
-        kept = (self.rows @ counts <= self.most).all() and placed in (None, counts.sum())
-        return counts.astype(int).tolist() if kept and np.abs(counts - found).max() <= ALLOWED else None
+        counts = np.rint(result)
+        stored = (self.rows @ counts <= self.most).all() and placed in (None, counts.sum())
+        return counts.astype(int).tolist() if stored and np.abs(counts - result).max() <= ALLOWED else None
 
     def dealt_out(self, counts: Sequence[int], jobs: int) -> Clusters:
         """Give the clusters found for each group to its jobs, in order."""
@@ -184,11 +184,11 @@ class _Search:
             known = self._improved(aim, known, least, self._left() / 4)
         if aim.of(self._offers, known) <= least:
             return known, least, True
-        found = model.minimise(weights, aim.placed, self._left() / (2 if aim.placed is None else 3))
-        if found.counts is not None:
-            known = min(known, model.dealt_out(found.counts, len(self._offers)), key=partial(aim.of, self._offers))
-        least = max(least, least if found.least is None else found.least)
-        if found.proved and found.counts is not None:
+        result = model.minimise(weights, aim.placed, self._left() / (2 if aim.placed is None else 3))
+        if result.counts is not None:
+            known = min(known, model.dealt_out(result.counts, len(self._offers)), key=partial(aim.of, self._offers))
+        least = max(least, least if result.least is None else result.least)
+        if result.proved and result.counts is not None:
             return known, least, True
         return self._improved(aim, known, least, self._left() / (4 if aim.placed is None else 1)), least, False
 
@@ -211,10 +211,10 @@ class _Search:
             return known
         model = _Model(offers, {name: free for name, free in self._free.items() if name in among}, aim.key)
         placed = None if aim.placed is None else placed_of([known[at] for at in ats])
-        found = model.minimise(model.weigh(aim.weigh), placed, seconds)
-        if found.counts is None:
+        result = model.minimise(model.weigh(aim.weigh), placed, seconds)
+        if result.counts is None:
             return known
-        instead = dict(zip(ats, model.dealt_out(found.counts, len(ats)), strict=True))
+        instead = dict(zip(ats, model.dealt_out(result.counts, len(ats)), strict=True))
         return tuple(instead.get(at, name) for at, name in enumerate(known))
 
 
@@ -250,12 +250,14 @@ def _weigher(offers: Sequence[Offer]) -> tuple[Callable[[Offer, str], float], fl
 
 def _smallest_first(offers: Sequence[Offer], free: Mapping[str, int]) -> Clusters:
     """Place the jobs that take least first, each where it leaves the least room that it fits in."""
-    left: dict[str, float] = dict(free)
+    remaining: dict[str, float] = dict(free)
     chosen: list[str | None] = [None] * len(offers)
     for at in sorted(range(len(offers)), key=lambda at: min(offers[at].takes.values(), default=0)):
         takes = offers[at].takes
-        fitting = [name for name in offers[at].costs if left.get(name, inf) >= takes[name]]
-        chosen[at] = name = min(fitting, key=lambda name: (left.get(name, inf) - takes[name], name), default=None)
-        if name in left:
-            left[name] -= takes[name]
+        fitting = [name for name in offers[at].costs if remaining.get(name, inf) >= takes[name]]
+        chosen[at] = name = min(
+            fitting, key=lambda name: (remaining.get(name, inf) - takes[name], name), default=None
+        )
+        if name in remaining:
+            remaining[name] -= takes[name]
     return tuple(chosen)

@@ -202,11 +202,11 @@ def _read_priorities(written: Any) -> tuple[Priority, ...]:
         raise SelectionError("priorities must be a list of {priority, steps}", pointer="/priorities")
     if len(written) > MAX_PRIORITIES:
         raise SelectionError(f"there are more than {MAX_PRIORITIES} priorities", pointer="/priorities")
-    found = [_read_priority(item, index) for index, item in enumerate(written)]
-    length = sum(len(step.argument) for priority in found for step in priority.steps)
+    results = [_read_priority(item, index) for index, item in enumerate(written)]
+    length = sum(len(step.argument) for priority in results for step in priority.steps)
     if length > MAX_TEXT:
         raise SelectionError(f"steps have {length} characters, at most {MAX_TEXT} are read", pointer="/priorities")
-    return tuple(sorted(found, key=lambda priority: (priority.number, priority.index)))
+    return tuple(sorted(results, key=lambda priority: (priority.number, priority.index)))
 
 
 def _read_priority(item: Any, index: int) -> Priority:
@@ -441,5 +441,5 @@ def _about_names(step: Instruction, computed: Collection[str]) -> Iterator[tuple
 def _column(step: Instruction, name: str) -> int:
     """Return where in the step's argument a variable appears first, from 1."""
     tree = step.expression.tree if step.expression else ast.Constant(None)
-    found = [node.col_offset for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
-    return min(found) + 1
+    results = [node.col_offset for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name]
+    return min(results) + 1

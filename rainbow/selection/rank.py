@@ -44,9 +44,9 @@ class Standing:
         return cls(choice.cluster, len(ends), last.argument, sorts, last.among, alone)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Self:
+    def read(cls, answer: Mapping[str, Any]) -> Self:
         """Read what another server has said of its own."""
-        return cls(**{**told, "keys": tuple(told["keys"])})
+        return cls(**{**answer, "keys": tuple(answer["keys"])})
 
 
 def _key(step: Step, cluster: str) -> Scalar | None:
@@ -64,11 +64,11 @@ def best(standings: Mapping[str, Standing], chance: Callable[[str], float]) -> s
     'there'
     """
     foremost = min((one.alone, one.tried) for one in standings.values())
-    left = {server: one for server, one in standings.items() if (one.alone, one.tried) == foremost}
-    select = next(iter(left.values())).select
+    remaining = {server: one for server, one in standings.items() if (one.alone, one.tried) == foremost}
+    select = next(iter(remaining.values())).select
     if select == RANDOM:
-        return drawn({server: one.among for server, one in left.items()}, chance)
-    rank = {server: (one.keys, natural(one.cluster)) for server, one in left.items()}
+        return drawn({server: one.among for server, one in remaining.items()}, chance)
+    rank = {server: (one.keys, natural(one.cluster)) for server, one in remaining.items()}
     return (max if select == LAST else min)(rank, key=rank.__getitem__)
 
 

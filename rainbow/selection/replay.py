@@ -122,24 +122,24 @@ def _parting(old: Choice, new: Choice) -> str:
 # ── as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def written(found: Comparison) -> dict[str, Any]:
+def written(comparison: Comparison) -> dict[str, Any]:
     """Write a comparison; `gained`: jobs that each cluster gains and loses."""
-    gained: Counter[str] = Counter(one.new for one in found.moved if one.new)
-    gained.subtract(one.old for one in found.moved if one.old)
-    sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(found.sums.items())}
+    gained: Counter[str] = Counter(one.new for one in comparison.moved if one.new)
+    gained.subtract(one.old for one in comparison.moved if one.old)
+    sums = {name: {"old": _sum(old), "new": _sum(new)} for name, (old, new) in sorted(comparison.sums.items())}
     return {
-        "decisions": found.decisions,
-        "left_out": found.left_out,
-        "neither": found.neither,
-        "moved": [asdict(one) for one in found.moved],
-        "refused": sum(one.new is None for one in found.moved),
+        "decisions": comparison.decisions,
+        "left_out": comparison.left_out,
+        "neither": comparison.neither,
+        "moved": [asdict(one) for one in comparison.moved],
+        "refused": sum(one.new is None for one in comparison.moved),
         "gained": {name: jobs for name, jobs in gained.most_common() if jobs},
         "sums": sums,
     }
 
 
-def _sum(found: Sum) -> dict[str, Any]:
-    return {"sum": found.total, "jobs": found.jobs}
+def _sum(result: Sum) -> dict[str, Any]:
+    return {"sum": result.total, "jobs": result.jobs}
 
 
 def read_recorded(document: Any) -> RecordedDecision:
@@ -191,16 +191,16 @@ def _seed(value: Any) -> int | str:
 
 def seal_of(choice: Choice) -> str:
     """Return a digest of what comes of each step, reasons left out: another choice has another one."""
-    told = sha256(repr((choice.cluster, choice.selector, choice.reason, choice.warnings)).encode())
+    answer = sha256(repr((choice.cluster, choice.selector, choice.reason, choice.warnings)).encode())
     last: Any = None
     for step in choice.steps:
-        told.update(repr((step.priority, step.step, step.argument, step.note, len(step.values))).encode())
-        told.update(_names(step.dropped))
-        told.update(_numbers(step.values))
+        answer.update(repr((step.priority, step.step, step.argument, step.note, len(step.values))).encode())
+        answer.update(_names(step.dropped))
+        answer.update(_numbers(step.values))
         if step.survivors is not last:
             last = step.survivors
-            told.update(_names(last))
-    return told.hexdigest()
+            answer.update(_names(last))
+    return answer.hexdigest()
 
 
 def is_sealed_by(choice: Choice, seal: str) -> bool:
@@ -209,16 +209,16 @@ def is_sealed_by(choice: Choice, seal: str) -> bool:
 
 
 def _former_seal(choice: Choice) -> str:
-    told = sha256(repr((choice.cluster, choice.selector, choice.reason, choice.warnings)).encode())
+    answer = sha256(repr((choice.cluster, choice.selector, choice.reason, choice.warnings)).encode())
     last: Any = None
     for step in choice.steps:
         same = step.survivors == last
         about = (step.priority, step.step, step.argument, step.note, same, [*step.dropped.items()])
-        told.update(repr((*about, [*step.values], [*step.values.values()])).encode())
+        answer.update(repr((*about, [*step.values], [*step.values.values()])).encode())
         if not same:
             last = step.survivors
-            told.update(repr(tuple(last)).encode())
-    return told.hexdigest()
+            answer.update(repr(tuple(last)).encode())
+    return answer.hexdigest()
 
 
 def _names(names: Collection[str]) -> bytes:

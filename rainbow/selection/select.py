@@ -91,8 +91,8 @@ def _checked(choice: Any, candidates: Sequence[Verdict], selector: str) -> Choic
     known = {None, *names_of(candidates)}
     if isinstance(choice, Choice) and choice.cluster in known:
         return choice
-    told = f"it chose {choice.cluster!r:.80}" if isinstance(choice, Choice) else f"it returned {choice!r:.80}"
-    raise selectors.fault(selector, ValueError(f"{told}, which is no choice among the candidates"))
+    text = f"it chose {choice.cluster!r:.80}" if isinstance(choice, Choice) else f"it returned {choice!r:.80}"
+    raise selectors.fault(selector, ValueError(f"{text}, which is no choice among the candidates"))
 
 
 def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:

@@ -127,9 +127,9 @@ class Variables:
     def known(self, name: str) -> bool:
         """Return whether the job or any candidate gives this variable."""
         if name not in self._known:
-            given = self.values(name)
+            values = self.values(name)
             elsewhere = name not in self._computed and (name in self._elsewhere or SAME.get(name) in self._elsewhere)
-            self._known[name] = elsewhere or any(value is not MISSING for value in given)
+            self._known[name] = elsewhere or any(value is not MISSING for value in values)
         return self._known[name]
 
     def stated(self, name: str) -> bool:
@@ -198,8 +198,8 @@ class Variables:
         if len(rows) <= FEW_CLUSTERS:
             return None
         if self._computed.get(expression.text) is not None:
-            found: Any = self._column(rows)(expression.text)
-            return found if isinstance(found, Numbers | Truths) and not found.doubt.any() else None
+            result: Any = self._column(rows)(expression.text)
+            return result if isinstance(result, Numbers | Truths) and not result.doubt.any() else None
         whole = evaluate_columns(expression, self._column(rows), len(rows))
         return None if whole is None or whole[1] else whole[0]
 
@@ -210,9 +210,9 @@ class Variables:
         if (computed := self._computed.get(expression.text)) is not None:  # by a calc, nothing to evaluate
             values = dict(zip(rows, map(computed.__getitem__, rows), strict=True))
             alone = [row for row in rows if values[row] is MISSING] if MISSING in computed else ()
-        elif len(rows) > FEW_CLUSTERS and (found := evaluate_columns(expression, self._column(rows), len(rows))):
-            values = dict(zip(rows, scalars(found[0]), strict=True))
-            alone = [rows[at] for at in found[1]]
+        elif len(rows) > FEW_CLUSTERS and (results := evaluate_columns(expression, self._column(rows), len(rows))):
+            values = dict(zip(rows, scalars(results[0]), strict=True))
+            alone = [rows[at] for at in results[1]]
         faults: dict[int, Fault] = {}
         for row in alone:
             value = evaluate_with(expression, self._get(row))
@@ -364,10 +364,10 @@ class Columns:
     def keys(self) -> set[str]:
         """The variables that at least one of them has."""
         if self._places is None:
-            found = {key for key, times in self._table.keys.items() if times > 0}
+            results = {key for key, times in self._table.keys.items() if times > 0}
         else:
-            found = set().union(*map(self._table.rows.__getitem__, self._places.tolist()))
-        return found | {AGE} if np.isfinite(self._reported).any() else found
+            results = set().union(*map(self._table.rows.__getitem__, self._places.tolist()))
+        return results | {AGE} if np.isfinite(self._reported).any() else results
 
     @property
     def _reported(self) -> NDArray[np.float64]:

@@ -78,25 +78,25 @@ def create(
         with mirrored(service, service.entry(record)) as mirror:
             frozen = take_snapshot(service, mirror)
             if frozen is None:
-                kept = Kept(text="it has no workers")
+                stored = Kept(text="it has no workers")
             elif request is None:
-                kept = _emptied(frozen, body["workers"], start, seconds)
+                stored = _emptied(frozen, body["workers"], start, seconds)
             else:
-                kept = _kept(frozen, request, owner, start, seconds)
-        if kept.placement is None or frozen is None:
-            raise Refused(f"no room for this reservation on cluster {name}: {kept.text}", cluster=name)
-        made = _record(service, record, owner, body, kept)
-        told = _shown(service, record, made) | _in_the_way(frozen, made) | {"must_end": list(kept.ends)}
+                stored = _kept(frozen, request, owner, start, seconds)
+        if stored.placement is None or frozen is None:
+            raise Refused(f"no room for this reservation on cluster {name}: {stored.text}", cluster=name)
+        made = _record(service, record, owner, body, stored)
+        answer = _shown(service, record, made) | _in_the_way(frozen, made) | {"must_end": list(stored.ends)}
         if preview:
-            return {**told, "id": None}
+            return {**answer, "id": None}
         with turn.write() as connection:
             if request is not None:
                 _admit(connection, record, owner, limits, service.clock())
             reservations.add(connection, made)
             _note(connection, service, who, record, made, None, "made")
-            call.keep(connection, told)
+            call.keep(connection, answer)
     service.tell(record.id)
-    return told
+    return answer
 
 
 def listing(service: Service, who: Caller, name: str, *, every: bool = False) -> list[dict[str, Any]]:
@@ -104,22 +104,22 @@ def listing(service: Service, who: Caller, name: str, *, every: bool = False) ->
     now = service.clock()
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        found = reservations.of_cluster(connection, record.id, None if every else now)
-    return [_shown(service, record, one) for one in found if _sees(who, one)]
+        result = reservations.of_cluster(connection, record.id, None if every else now)
+    return [_shown(service, record, one) for one in result if _sees(who, one)]
 
 
 def show(service: Service, who: Caller, name: str, reservation_id: str) -> dict[str, Any]:
     """Show one."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        found = _visible(connection, who, record, reservation_id)
-    told = _shown(service, record, found)
-    may_end = who.owns(record.id) or (not found.maintenance and who.speaks_for(record.id, found.requestor))
-    if found.end <= service.clock() or not may_end:
-        return told
+        result = _visible(connection, who, record, reservation_id)
+    answer = _shown(service, record, result)
+    may_end = who.owns(record.id) or (not result.maintenance and who.speaks_for(record.id, result.requestor))
+    if result.end <= service.clock() or not may_end:
+        return answer
     with mirrored(service, service.entry(record)) as mirror:
         frozen = take_snapshot(service, mirror)
-    return told | _in_the_way(frozen, found) if frozen else told
+    return answer | _in_the_way(frozen, result) if frozen else answer
 
 
 def delete(service: Service, who: Caller, name: str, reservation_id: str) -> None:
@@ -128,33 +128,33 @@ def delete(service: Service, who: Caller, name: str, reservation_id: str) -> Non
     with service.store.write() as connection:
         record = visible_cluster(connection, who, name)
         note_object(f"reservation {reservation_id}", record.id)
-        found = _visible(connection, who, record, reservation_id)
-        if found.maintenance:
+        result = _visible(connection, who, record, reservation_id)
+        if result.maintenance:
             own_cluster(connection, who, name)
-        if not who.speaks_for(found.cluster_id, found.requestor):
-            raise Forbidden(f"reservation {reservation_id} belongs to {found.requestor}")
-        if found.end <= now:
-            if any(one.after is None for one in events.list_changes(connection, record.id, 1, _called(found))):
+        if not who.speaks_for(result.cluster_id, result.requestor):
+            raise Forbidden(f"reservation {reservation_id} belongs to {result.requestor}")
+        if result.end <= now:
+            if any(one.after is None for one in events.list_changes(connection, record.id, 1, _called(result))):
                 return
             raise Conflict(f"reservation {reservation_id} is over")
-        reservations.end(connection, found.id, now)
-        _note(connection, service, who, record, found, found, "deleted")
+        reservations.end(connection, result.id, now)
+        _note(connection, service, who, record, result, result, "deleted")
     service.tell(record.id)
 
 
 # ── who ──
 
 
-def _owner(who: Caller, record: ClusterRecord, asked: str | None, login: str | None) -> str:
+def _owner(who: Caller, record: ClusterRecord, query: str | None, login: str | None) -> str:
     if who.owns(record.id):
-        return asked or login or "operator"
-    return requestor_of(asked, who.submits[record.id], login)
+        return query or login or "operator"
+    return requestor_of(query, who.submits[record.id], login)
 
 
-def _sees(who: Caller, found: ReservationRecord) -> bool:
-    if who.speaks_for(found.cluster_id, found.requestor) or found.requestors is None or found.maintenance:
+def _sees(who: Caller, record: ReservationRecord) -> bool:
+    if who.speaks_for(record.cluster_id, record.requestor) or record.requestors is None or record.maintenance:
         return True
-    return bool(set(found.requestors) & set(who.submits.get(found.cluster_id) or ()))
+    return bool(set(record.requestors) & set(who.submits.get(record.cluster_id) or ()))
 
 
 def _visible(connection: sa.Connection, who: Caller, record: ClusterRecord, name: str) -> ReservationRecord:
@@ -237,18 +237,18 @@ def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, sec
     return policy.keep(frozen.view, JobView("reservation", owner, frozen.view.now, (view,)), start, seconds)
 
 
-def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, seconds: float) -> Kept:
+def _emptied(frozen: Frozen, requirements: Sequence[str] | str, start: float | None, seconds: float) -> Kept:
     """Return all of some workers over a time, and the tasks there that may still run when it begins."""
     policy = policies.get(frozen.record.policy)
     if not isinstance(policy, Keeps):
         drain = "drain the workers instead (rainbow worker drain)"
         raise Conflict(f"policy {frozen.record.policy} keeps no maintenance, priority does; {drain}")
-    names = expand_hosts(wanted, MOST_WORKERS) if isinstance(wanted, str) else list(wanted)
+    names = expand_hosts(requirements, MOST_WORKERS) if isinstance(requirements, str) else list(requirements)
     capacity = frozen.placing.capacity
     unknown = [name for name in names or () if name not in capacity]
     if not names or unknown:
-        told = f"workers must be 1 to {MOST_WORKERS:,} names or a hostlist such as n[01-04], got {wanted!s:.80}"
-        raise ValueRefused(f"worker {unknown[0][:100]} not found" if unknown else told, pointer="/workers")
+        text = f"workers must be 1 to {MOST_WORKERS:,} names or a hostlist such as n[01-04], got {requirements!s:.80}"
+        raise ValueRefused(f"worker {unknown[0][:100]} not found" if unknown else text, pointer="/workers")
     begin = frozen.view.now if start is None else start
     held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
     return Kept(held, begin, begin + seconds, ends=tuple(_must_end(frozen, held, begin)))
@@ -257,12 +257,14 @@ def _emptied(frozen: Frozen, wanted: Sequence[str] | str, start: float | None, s
 def _must_end(frozen: Frozen, held: Placement, begin: float) -> Iterator[str]:
     """Yield the tasks that may still run when space is to be free, on workers that have too little beside them."""
     still = [run for run in frozen.view.runs if not run.until or run.until > begin]
-    left = {worker: Counter(frozen.placing.capacity.get(worker, {})) for worker in held}
-    left[""] = Counter(frozen.view.outside())
+    remaining = {worker: Counter(frozen.placing.capacity.get(worker, {})) for worker in held}
+    remaining[""] = Counter(frozen.view.outside())
     for run in still:
-        for worker in run.placement.keys() & left.keys():
-            left[worker].subtract(run.placement[worker])
-    lacking = {worker for worker, amounts in held.items() if any(left[worker][k] < n for k, n in amounts.items())}
+        for worker in run.placement.keys() & remaining.keys():
+            remaining[worker].subtract(run.placement[worker])
+    lacking = {
+        worker for worker, amounts in held.items() if any(remaining[worker][k] < n for k, n in amounts.items())
+    }
     yield from (run.task for run in still if lacking & run.placement.keys())
 
 
@@ -296,18 +298,18 @@ def _admit(
 
 
 def _record(
-    service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], kept: Kept
+    service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], stored: Kept
 ) -> ReservationRecord:
     others, maintenance = body.get("requestors"), "workers" in body
     allowed = None if others and ANYBODY in others else list(dict.fromkeys([owner, *(others or ())]))
-    placement = {worker: dict(amounts) for worker, amounts in (kept.placement or {}).items()}
+    placement = {worker: dict(amounts) for worker, amounts in (stored.placement or {}).items()}
     return ReservationRecord(
         id=secrets.token_hex(6),
         cluster_id=record.id,
         requestor=owner,
         requestors=[] if maintenance else allowed,
-        start=kept.start,
-        end=kept.end,
+        start=stored.start,
+        end=stored.end,
         placement=placement,
         created_at=service.clock(),
         name=body.get("name") or "",

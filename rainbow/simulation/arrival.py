@@ -65,22 +65,22 @@ def read_trace(path: Path, kind: str = "swf", notes: Counter[str] | None = None)
     """
     if kind != "swf":
         raise InputError(f"traces of kind {kind} cannot be read, only swf")
-    counted, kept = Counter[str]() if notes is None else notes, list[Arrival]()
+    counted, stored = Counter[str]() if notes is None else notes, list[Arrival]()
     try:
         for number, line in enumerate(_lines(path), start=1):
             text = line.strip()
             if text and not text.startswith(";") and (one := _arrival(_values(text, number), counted)):
-                kept.append(one)
+                stored.append(one)
     except (gzip.BadGzipFile, zlib.error, EOFError) as fault:
         raise InputError(f"cannot be unpacked: {fault}; test it with gzip --test, or copy it again") from None
-    return iter(_named(sorted(kept, key=lambda one: (one.submit, int(one.id)))))
+    return iter(_named(sorted(stored, key=lambda one: (one.submit, int(one.id)))))
 
 
 def max_procs(path: Path) -> int:
     """Return the processors that a trace's header states, 0 if it states none."""
     for line in _lines(path):
-        if found := re.match(r";\s*MaxProcs:\s*(\d+)", line):
-            return int(found[1])
+        if result := re.match(r";\s*MaxProcs:\s*(\d+)", line):
+            return int(result[1])
         if not line.startswith(";"):
             break
     return 0
@@ -140,13 +140,13 @@ def from_history(rows: Iterable[Mapping[str, Any]], notes: Counter[str] | None =
     A job that never ran has no length: the median of its requestor's jobs, or of all, is taken for it.
     """
     counted = Counter[str]() if notes is None else notes
-    found = [_of_row(row) for row in rows]
+    results = [_of_row(row) for row in rows]
     lengths: dict[str, list[float]] = {}
-    for one in found:
+    for one in results:
         if one.run > 0:
             lengths.setdefault(one.requestor, []).append(one.run)
             lengths.setdefault("", []).append(one.run)
-    for one in sorted(found, key=lambda one: (one.submit, one.id)):
+    for one in sorted(results, key=lambda one: (one.submit, one.id)):
         known = lengths.get(one.requestor) or lengths.get("")
         if one.run > 0:
             yield one

@@ -134,14 +134,14 @@ def _divided(outcome: Outcome, part: str) -> dict[str, Figures]:
 
 def _moved(outcomes: Sequence[Window]) -> dict[str, tuple[int, int]]:
     """Count the jobs of each requestor that end noticeably later, and earlier."""
-    found: dict[str, list[int]] = {}
+    results: dict[str, list[int]] = {}
     for old, new in outcomes:
         after = {one.id: one for one in counted(new)}
         for one in counted(old):
             other = after.get(one.id)
             if other is not None and abs(other.end - one.end) > max(LATE, PART * (one.end - one.submit)):
-                found.setdefault(one.requestor, [0, 0])[other.end < one.end] += 1
-    return {name: (later, earlier) for name, (later, earlier) in sorted(found.items())}
+                results.setdefault(one.requestor, [0, 0])[other.end < one.end] += 1
+    return {name: (later, earlier) for name, (later, earlier) in sorted(results.items())}
 
 
 def _warnings(outcomes: Sequence[Window], windows: Sequence[Sequence[Arrival]]) -> Iterable[str]:

@@ -109,8 +109,8 @@ class Requests:
     def fitting(self, request: Request) -> Mapping[str, Verdict]:
         """Return the clusters that match, as if they were empty, by name."""
         if request.key not in self._fitting:
-            found = match(request, self.clusters)
-            self._fitting[request.key] = {one.cluster: one for one in found if one.matched}
+            result = match(request, self.clusters)
+            self._fitting[request.key] = {one.cluster: one for one in result if one.matched}
         return self._fitting[request.key]
 
 
@@ -179,8 +179,8 @@ class Compiled:
 
     def _gang(self, job: str, gang: Gang, demand: str, limit: float) -> GangView:
         tasks = tuple(task_id(job, task.index) for task in gang.tasks)
-        asked = self._gangs[demand].request
-        return GangView(job, gang.number, tasks, demand, limit, self._slots[demand], asked.number)
+        request = self._gangs[demand].request
+        return GangView(job, gang.number, tasks, demand, limit, self._slots[demand], request.number)
 
     def _place(self, demand: str, workers: Sequence[str]) -> Take | None:
         key = (demand, frozenset(workers))

@@ -109,16 +109,16 @@ def read_words(command: str, words: Sequence[str]) -> GivenWords:
     >>> found.last("format"), found.words("user"), found.words("partition"), "noheader" in found
     ('%i', ['ann'], ['oak', 'elm'], True)
     """
-    table, result, left = TABLES[command], GivenWords(), list(words)
-    while left:
-        word = left.pop(0)
+    table, result, remaining = TABLES[command], GivenWords(), list(words)
+    while remaining:
+        word = remaining.pop(0)
         if word == "--":
-            result.rest += left
+            result.rest += remaining
             break
         if not word.startswith("-") or word == "-":
             result.rest.append(word)
             continue
-        for name, value in _long(table, word, left) if word.startswith("--") else _short(table, word, left):
+        for name, value in _long(table, word, remaining) if word.startswith("--") else _short(table, word, remaining):
             if name in table.refused:
                 raise CommandError(f"{command}: error: --{name} is not carried by Rainbow\n")
             result.options.setdefault(name, []).append(value)
@@ -126,10 +126,10 @@ def read_words(command: str, words: Sequence[str]) -> GivenWords:
     return result
 
 
-def _answer_at_once(command: str, found: GivenWords) -> None:
-    if "version" in found:
+def _answer_at_once(command: str, words: GivenWords) -> None:
+    if "version" in words:
         raise AnsweredError(f"{VERSION}\n")
-    if "help" in found or "usage" in found:
+    if "help" in words or "usage" in words:
         carried = [name for name in TABLES[command].every if name not in TABLES[command].refused]
         raise AnsweredError(f"Usage: {command} [OPTIONS]\n" + "".join(f"  --{name}\n" for name in carried))
 
@@ -146,22 +146,22 @@ def _unrecognized(command: str, word: str) -> CommandError:
     return CommandError(f"{command}: unrecognized option '{word}'\nTry \"{command} --help\" for more information\n")
 
 
-def _long(table: Options, word: str, left: list[str]) -> Iterator[tuple[str, str]]:
+def _long(table: Options, word: str, remaining: list[str]) -> Iterator[tuple[str, str]]:
     name, equals, value = word[2:].partition("=")
-    found = [one for one in table.every if one == name] or [one for one in table.every if one.startswith(name)]
-    if len(found) > 1:
-        may_be = " ".join(f"'--{one}'" for one in found)
+    results = [one for one in table.every if one == name] or [one for one in table.every if one.startswith(name)]
+    if len(results) > 1:
+        may_be = " ".join(f"'--{one}'" for one in results)
         raise CommandError(f"{table.command}: option '--{name}' is ambiguous; possibilities: {may_be}\n")
-    if not found:
+    if not results:
         raise _unrecognized(table.command, f"--{name}")
-    if found[0] in table.values and not equals:
-        value = _following(table, f"--{name}", left)
-    if equals and found[0] not in table.values | table.maybe:
-        raise CommandError(f"{table.command}: option '--{found[0]}' doesn't allow an argument\n")
-    yield found[0], value
+    if results[0] in table.values and not equals:
+        value = _following(table, f"--{name}", remaining)
+    if equals and results[0] not in table.values | table.maybe:
+        raise CommandError(f"{table.command}: option '--{results[0]}' doesn't allow an argument\n")
+    yield results[0], value
 
 
-def _short(table: Options, word: str, left: list[str]) -> Iterator[tuple[str, str]]:
+def _short(table: Options, word: str, remaining: list[str]) -> Iterator[tuple[str, str]]:
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -175,15 +175,15 @@ def _short(table: Options, word: str, left: list[str]) -> Iterator[tuple[str, st
             yield name, ""
             continue
         if name in table.maybe:  # as squeue takes a blank before the list of -j
-            yield name, letters or (left.pop(0) if left and not left[0].startswith("-") else "")
+            yield name, letters or (remaining.pop(0) if remaining and not remaining[0].startswith("-") else "")
         else:
-            yield name, letters.removeprefix("=") or _following(table, f"-{letter}", left)
+            yield name, letters.removeprefix("=") or _following(table, f"-{letter}", remaining)
         return
 
 
-def _following(table: Options, word: str, left: list[str]) -> str:
-    if not left:
+def _following(table: Options, word: str, remaining: list[str]) -> str:
+    if not remaining:
         name = f"option '{word}' requires an argument" if word.startswith("--") else ""
         text = name or f"option requires an argument -- '{word[1:]}'"
         raise CommandError(f'{table.command}: {text}\nTry "{table.command} --help" for more information\n')
-    return left.pop(0)
+    return remaining.pop(0)

@@ -181,8 +181,8 @@ def code_and_signal(code: int | None, state: str) -> tuple[int, int]:
         return 0, 125
     if state in ("FAILED", "NODE_FAIL") and not code:
         return 1, 0  # it could not be started, or nobody knows
-    found = code or 0
-    return (0, found - 128) if 128 < found < 128 + 65 else (found, 0)
+    result = code or 0
+    return (0, result - 128) if 128 < result < 128 + 65 else (result, 0)
 
 
 def end_reason(state: str, *, begun: bool) -> str:
@@ -201,17 +201,17 @@ def wait_reason(code: str, *, held: bool) -> str:
 
 def together(rows: Sequence[JobRow]) -> list[JobRow]:
     """Put the elements of an array that wait into one line, after Slurm's manner: the line has the array's number."""
-    found: list[JobRow] = []
+    job_rows: list[JobRow] = []
     waiting: dict[tuple[int, str], list[JobRow]] = {}
     for row in rows:
         if row.index is None or row.state != "PENDING":
-            found.append(row)
+            job_rows.append(row)
         elif (row.array, row.reason) in waiting:
             waiting[row.array, row.reason].append(row)
         else:
             waiting[row.array, row.reason] = [row]
-            found.append(row)
-    return [_line(row, waiting.get((row.array, row.reason), [row])) if _waits(row) else row for row in found]
+            job_rows.append(row)
+    return [_line(row, waiting.get((row.array, row.reason), [row])) if _waits(row) else row for row in job_rows]
 
 
 def _waits(row: JobRow) -> bool:

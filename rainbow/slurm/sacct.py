@@ -42,8 +42,8 @@ def _times(*choose: str) -> Callable[[Line], str]:
     """Return what shows the first of these times that a job has."""
 
     def value(line: Line) -> str:
-        found = [getattr(line.row, name) for name in choose]
-        return moment_text(next((one for one in found if one), None), "Unknown", line.zone)
+        results = [getattr(line.row, name) for name in choose]
+        return moment_text(next((one for one in results if one), None), "Unknown", line.zone)
 
     return value
 

@@ -103,7 +103,7 @@ def config_text(now: float, zone: int, cluster: str) -> str:
 
 def partition_text(rows: Sequence[NodeRow], default: str, *, one: bool) -> str:
     """Write what `show partition` prints of these nodes' partitions."""
-    found = []
+    results = []
     for name in dict.fromkeys(row.partition for row in rows):
         own = [row for row in rows if row.partition == name]
         nodes = [node for row in own for node in row.names]
@@ -121,17 +121,17 @@ def partition_text(rows: Sequence[NodeRow], default: str, *, one: bool) -> str:
             "   JobDefaults=(null)",
             "   DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
         ]
-        found.append(_record(lines, one))
-    return "".join(found)
+        results.append(_record(lines, one))
+    return "".join(results)
 
 
-def node_text(rows: Sequence[NodeRow], wanted: Sequence[str], *, one: bool) -> str:
+def node_text(rows: Sequence[NodeRow], requirements: Sequence[str], *, one: bool) -> str:
     """Write what `show node` prints; of all nodes where none is named."""
-    found = []
+    results = []
     for row in rows:
         each = max(1, len(row.names))
         for name in row.names:
-            if wanted and name not in wanted:
+            if requirements and name not in requirements:
                 continue
             cores, busy = row.total // each, (row.total - row.free) // each if row.state != "idle" else 0
             lines = [
@@ -146,8 +146,8 @@ def node_text(rows: Sequence[NodeRow], wanted: Sequence[str], *, one: bool) -> s
                 "MCS_label=N/A",
                 f"   Partitions={row.partition} ",
             ]
-            found.append(_record(lines, one))
-    return "".join(found)
+            results.append(_record(lines, one))
+    return "".join(results)
 
 
 NODE_STATES = {
@@ -194,7 +194,7 @@ def read_update(words: Sequence[str]) -> tuple[str, dict[str, str]]:
     >>> read_update(["jobid=7", "TimeLimit=10", "name=x"])
     ('7', {'time_limit': '10', 'name': 'x'})
     """
-    job, found = "", dict[str, str]()
+    job, result = "", dict[str, str]()
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
@@ -202,9 +202,9 @@ def read_update(words: Sequence[str]) -> tuple[str, dict[str, str]]:
         if key.lower() in ("jobid", "job"):
             job = value
         elif key.lower() in CHANGES:
-            found[CHANGES[key.lower()]] = value
+            result[CHANGES[key.lower()]] = value
         else:
             raise CommandError(f"scontrol: error: update {key[:60]} is not carried by Rainbow\n")
     if not job:
         raise CommandError('No valid entity in update command\nInput line must include "NodeName", "JobId"\n')
-    return job, found
+    return job, result

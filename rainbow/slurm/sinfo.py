@@ -64,13 +64,13 @@ def _cores(group: Group) -> str:
 
 
 def _each(group: Group) -> str:
-    found = sorted({row.total // max(1, len(row.names)) for row in group.rows})
-    return str(found[0]) + ("+" if len(found) > 1 else "")
+    results = sorted({row.total // max(1, len(row.names)) for row in group.rows})
+    return str(results[0]) + ("+" if len(results) > 1 else "")
 
 
 def _memory(group: Group) -> str:
-    found = sorted({row.memory or 1 for row in group.rows})
-    return str(found[0]) + ("+" if len(found) > 1 else "")
+    results = sorted({row.memory or 1 for row in group.rows})
+    return str(results[0]) + ("+" if len(results) > 1 else "")
 
 
 def _gpus(group: Group) -> str:
@@ -182,15 +182,15 @@ class Field:
 
 def read_format(text: str) -> list[Field]:
     """Read what -o says."""
-    found, at = list[Field](), 0
+    result, at = list[Field](), 0
     for part in _FIELD.finditer(text):
         if part.start() > at:
-            found.append(Field("", text[at : part.start()]))
+            result.append(Field("", text[at : part.start()]))
         at = part.end()
         if part[4] not in LETTERS:
             raise CommandError(f"sinfo: error: Invalid node format specification: {part[4]}\n")
-        found.append(Field(part[4], "", min(int(part[3] or 0), 10_000), part[1] == ".", bool(part[2])))
-    return found + ([Field("", text[at:])] if at < len(text) else [])
+        result.append(Field(part[4], "", min(int(part[3] or 0), 10_000), part[1] == ".", bool(part[2])))
+    return result + ([Field("", text[at:])] if at < len(text) else [])
 
 
 def read_long_format(text: str) -> list[Field]:

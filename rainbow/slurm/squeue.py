@@ -208,16 +208,16 @@ def read_format(text: str) -> list[Field]:
     >>> [(one.header, one.width, one.right) for one in read_format("%.5i|%t")]
     [('JOBID', 5, True), ('|', 0, False), ('ST', 0, False)]
     """
-    found, at = list[Field](), 0
+    result, at = list[Field](), 0
     for part in _FIELD.finditer(text):
         if part.start() > at:
-            found.append(Field(text[at : part.start()], None))
+            result.append(Field(text[at : part.start()], None))
         at = part.end()
         if part[3] not in LETTERS:
             raise CommandError(f"squeue: error: Invalid job format specification: {part[3]}\n")
         header, value = LETTERS[part[3]]
-        found.append(Field(header, value, width_of(part[2], "squeue"), part[1] == "."))
-    return found + ([Field(text[at:], None)] if at < len(text) else [])
+        result.append(Field(header, value, width_of(part[2], "squeue"), part[1] == "."))
+    return result + ([Field(text[at:], None)] if at < len(text) else [])
 
 
 def width_of(text: str, command: str) -> int:
@@ -297,14 +297,14 @@ def ordered(rows: Sequence[JobRow], text: str) -> list[JobRow]:
 
 def states_wanted(words: GivenWords, environment: Mapping[str, str]) -> set[str]:
     """Return the states that are shown: those that have not ended unless others are asked for."""
-    asked = words.words("states") or [one for one in environment.get("SQUEUE_STATES", "").split(",") if one]
+    request = words.words("states") or [one for one in environment.get("SQUEUE_STATES", "").split(",") if one]
 
     def wrong(word: str) -> CommandError:
         valid = ",".join(SHORT)
-        told = f"squeue: error: Invalid job state specified: {word[:40]}\n"
-        return CommandError(f"{told}squeue: error: Valid job states include: {valid}\n")
+        text = f"squeue: error: Invalid job state specified: {word[:40]}\n"
+        return CommandError(f"{text}squeue: error: Valid job states include: {valid}\n")
 
-    return read_states(asked, wrong) if asked else set(ACTIVE)
+    return read_states(request, wrong) if request else set(ACTIVE)
 
 
 def written(rows: Sequence[JobRow], words: GivenWords, environment: Mapping[str, str], zone: int) -> str:

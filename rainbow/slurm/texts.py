@@ -29,8 +29,8 @@ def long_duration(seconds: float) -> str:
     >>> long_duration(5), long_duration(90_061)
     ('00:00:05', '1-01:01:01')
     """
-    days, left = divmod(int(seconds), 86_400)
-    text = f"{left // 3600:02}:{left // 60 % 60:02}:{left % 60:02}"
+    days, remaining = divmod(int(seconds), 86_400)
+    text = f"{remaining // 3600:02}:{remaining // 60 % 60:02}:{remaining % 60:02}"
     return f"{days}-{text}" if days else text
 
 

@@ -40,8 +40,8 @@ def backup(store: Store, file: Path) -> None:
         _to_disk(draft)
         draft.replace(file)
     finally:
-        for left in (draft, *(Path(f"{draft}-{kind}") for kind in ("wal", "shm"))):
-            left.unlink(missing_ok=True)
+        for remaining in (draft, *(Path(f"{draft}-{kind}") for kind in ("wal", "shm"))):
+            remaining.unlink(missing_ok=True)
 
 
 def restore(file: Path, url: str) -> None:

@@ -160,11 +160,11 @@ def changed(connection: sa.Connection, known: int) -> set[str] | None:
     """
     if (now := last(connection)) < known:
         return None
-    found = set(connection.execute(_NOTED, {"known": known}).scalars())
+    results = set(connection.execute(_NOTED, {"known": known}).scalars())
     if now > known:
-        found |= set(connection.execute(_EVENTS, {"known": known}).scalars())
+        results |= set(connection.execute(_EVENTS, {"known": known}).scalars())
     pending = pending_of(connection)
-    return found | {row["cluster_id"] for row in (pending.events if pending else ())}
+    return results | {row["cluster_id"] for row in (pending.events if pending else ())}
 
 
 def queues(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, int]]:
@@ -284,9 +284,9 @@ class StateBoard:
     def seen(self, connection: sa.Connection, order: Order, ids: Mapping[str, str], now: float) -> BoardStates:
         """Return what a transaction sees of the states of these clusters."""
         board = self.board
-        found = self._seen(connection, order, ids, 0, board)
-        shared = board is not None and found.places is board.places
-        return BoardStates(now, ids, board if board is not None and shared else found, found)
+        result = self._seen(connection, order, ids, 0, board)
+        shared = board is not None and result.places is board.places
+        return BoardStates(now, ids, board if board is not None and shared else result, result)
 
     def _seen(
         self, connection: sa.Connection, order: Order, ids: Collection[str], event: int, board: Board | None

@@ -169,8 +169,8 @@ def _note_clusters(connection: sa.Connection) -> None:
 def document(connection: sa.Connection, cluster_id: str) -> Any:
     """Return the cluster's graph as it was given, with the changes that are kept beside it."""
     query = sa.select(documents.c.document).where(documents.c.cluster_id == cluster_id)
-    found, changes = connection.execute(query).scalar_one(), changes_beside(connection, cluster_id)
-    return apply_delta(found, changes) if changes else found
+    result, changes = connection.execute(query).scalar_one(), changes_beside(connection, cluster_id)
+    return apply_delta(result, changes) if changes else result
 
 
 def changes_beside(connection: sa.Connection, cluster_id: str) -> list[Any]:
@@ -229,8 +229,8 @@ def count_move(connection: sa.Connection, *cluster_ids: str) -> None:
 
 def set_policy(connection: sa.Connection, cluster_id: str, policy: str, settings: Mapping[str, Any]) -> None:
     """Store the policy and its settings; what another policy remembered is forgotten."""
-    kept = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
-    _change(connection, cluster_id, policy=policy, settings=dict(settings), memory=kept)
+    stored = sa.case((clusters.c.policy == policy, clusters.c.memory), else_=sa.literal({}, clusters.c.memory.type))
+    _change(connection, cluster_id, policy=policy, settings=dict(settings), memory=stored)
 
 
 def set_limits(connection: sa.Connection, cluster_id: str, limits: Mapping[str, int]) -> None:
@@ -263,10 +263,10 @@ def put_subsystem(connection: sa.Connection, cluster_id: str, name: str, documen
 
 def remove_subsystem(connection: sa.Connection, cluster_id: str, name: str) -> bool:
     """Remove a subsystem; return whether it was there."""
-    found = connection.execute(
+    result = connection.execute(
         subsystems.delete().where(subsystems.c.cluster_id == cluster_id, subsystems.c.name == name)
     )
-    return bool(found.rowcount)
+    return bool(result.rowcount)
 
 
 def _change(connection: sa.Connection, cluster_id: str, **values: Any) -> None:

@@ -78,8 +78,8 @@ def valid(connection: sa.Connection, hashes: Collection[str], now: float) -> dic
 
     What a credential is good for stays the same until it has changed once more.
     """
-    asked = ({"brought": each, "now": now} for each in sorted(hashes))  # nearly always one
-    return {row.id: row.changes for each in asked for row in connection.execute(_VALID, each)}
+    requests = ({"brought": each, "now": now} for each in sorted(hashes))  # nearly always one
+    return {row.id: row.changes for each in requests for row in connection.execute(_VALID, each)}
 
 
 def some(connection: sa.Connection, ids: Collection[str]) -> list[CredentialRecord]:

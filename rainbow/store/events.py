@@ -82,8 +82,8 @@ def after(
         query = query if clusters is None else query.where(events.c.cluster_id.in_(clusters))
     else:
         ranges = [[one] for one in clusters]
-        found = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
-        query = query.where(events.c.number.in_(found))
+        results = first_of(connection, events.c.number, [events.c.cluster_id], ranges, most, newer)
+        query = query.where(events.c.number.in_(results))
     return [EventRecord(**row._mapping) for row in connection.execute(query)]
 
 

@@ -29,11 +29,11 @@ from rainbow.store.schema import (
 
 def has_older(connection: sa.Connection, before: float) -> bool:
     """Return whether anything may be forgotten."""
-    found = [
+    results = [
         sa.select(jobs.c.id).where(jobs.c.ended_at < before).limit(1),
         sa.select(events.c.number).where(events.c.at < before).limit(1),
     ]
-    return any(connection.execute(query).first() for query in found)
+    return any(connection.execute(query).first() for query in results)
 
 
 def forget(connection: sa.Connection, before: float, most: int) -> int:
@@ -172,8 +172,8 @@ _BY_NUMBER = SEEN.where(jobs.c.number <= sa.bindparam("wanted")).order_by(jobs.c
 
 def by_number(connection: sa.Connection, number: int) -> JobRecord | None:
     """Return the job that has this number, or of which an element has it."""
-    found = next((record_of(row) for row in connection.execute(_BY_NUMBER, {"wanted": number})), None)
-    return found if found and 0 < number < found.number + max(1, found.elements) else None
+    result = next((record_of(row) for row in connection.execute(_BY_NUMBER, {"wanted": number})), None)
+    return result if result and 0 < number < result.number + max(1, result.elements) else None
 
 
 def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[JobRecord]:
@@ -184,8 +184,8 @@ def beginning_with(connection: sa.Connection, prefix: str, most: int) -> list[Jo
 
 def some(connection: sa.Connection, job_ids: Collection[str]) -> list[JobRecord]:
     """Return those of these jobs that exist."""
-    wanted = sorted(job_ids)
-    parts = [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    requirements = sorted(job_ids)
+    parts = [requirements[k : k + NAMED] for k in range(0, len(requirements), NAMED)]
     return [record for part in parts for record in _jobs(connection, jobs.c.id.in_(part))]
 
 
@@ -313,8 +313,8 @@ def _use(connection: sa.Connection, job_id: str, digests: Collection[str]) -> in
 
 def get_records(connection: sa.Connection, digests: Collection[str]) -> dict[str, str]:
     """Return {digest: text} of those that are kept."""
-    found = connection.execute(sa.select(records).where(records.c.digest.in_(digests))) if digests else ()
-    return {row.digest: zlib.decompress(row.content).decode() for row in found}
+    results = connection.execute(sa.select(records).where(records.c.digest.in_(digests))) if digests else ()
+    return {row.digest: zlib.decompress(row.content).decode() for row in results}
 
 
 # ── jobs that wait for a cluster ──

@@ -54,22 +54,22 @@ class Filter:
 def listing(connection: sa.Connection, chosen: Filter) -> list[JobRecord]:
     """Return the chosen jobs, the newest first unless the oldest are asked for."""
     waiting = connection.execute(_ANY_UNPLACED).first() is not None
-    ranges, wanted = _ranges(connection, chosen, waiting), _wanted(connection, chosen, waiting)
+    ranges, elements = _ranges(connection, chosen, waiting), _wanted(connection, chosen, waiting)
     narrow = _narrow(connection, chosen)
     if narrow is not None:
-        wanted += [column.in_(values) for column, values in ranges]
+        elements += [column.in_(values) for column, values in ranges]
         ranges = [narrow]
     while prod(len(values) for _, values in ranges) > MOST_RANGES and ranges[0][0] is not jobs.c.state:
         column, values = ranges.pop(0)
-        wanted.append(column.in_(values))
+        elements.append(column.in_(values))
         ranges = ranges or [(jobs.c.state, [*JobState])]
     columns, parts = [column for column, _ in ranges], list(product(*(values for _, values in ranges)))
     if columns[:2] == [jobs.c.cluster_id, jobs.c.requestor]:
         own = {one: set(map(_clean, whose)) for one, whose in chosen.own.items()}
         parts = [part for part in parts if part[0] not in own or part[1] in own[part[0]]]
-    found = first_of(connection, jobs.c.id, columns, parts, chosen.limit, wanted, newest=not chosen.oldest)
+    results = first_of(connection, jobs.c.id, columns, parts, chosen.limit, elements, newest=not chosen.oldest)
     order = jobs.c.id if chosen.oldest else jobs.c.id.desc()
-    return [record_of(row) for row in connection.execute(SEEN.where(jobs.c.id.in_(found)).order_by(order))]
+    return [record_of(row) for row in connection.execute(SEEN.where(jobs.c.id.in_(results)).order_by(order))]
 
 
 def _narrow(connection: sa.Connection, chosen: Filter) -> tuple[sa.Column[Any], list[str]] | None:
@@ -80,7 +80,7 @@ def _narrow(connection: sa.Connection, chosen: Filter) -> tuple[sa.Column[Any], 
         return jobs.c.name, sorted(set(map(_clean, chosen.exactly)))
     if chosen.names is None:
         return None
-    found = {_clean(name) for name in chosen.names if not _GLOB.search(name)}
+    results = {_clean(name) for name in chosen.names if not _GLOB.search(name)}
     for pattern in (name for name in chosen.names if _GLOB.search(name)):
         found_at = _GLOB.search(pattern)
         begin = _clean(pattern[: found_at.start()] if found_at else pattern).rstrip(
@@ -92,10 +92,10 @@ def _narrow(connection: sa.Connection, chosen: Filter) -> tuple[sa.Column[Any], 
         name = name if connection.dialect.name == "sqlite" else sa.collate(name, "C")
         query = sa.select(jobs.c.name).where(name >= begin, name < begin[:-1] + chr(ord(begin[-1]) + 1))
         within = connection.execute(query.distinct().limit(MOST_RANGES + 1)).scalars().all()
-        found |= {name for name in within if _matches(pattern).fullmatch(name)}
-        if len(within) > MOST_RANGES or len(found) > MOST_RANGES:
+        results |= {name for name in within if _matches(pattern).fullmatch(name)}
+        if len(within) > MOST_RANGES or len(results) > MOST_RANGES:
             return None
-    return jobs.c.name, sorted(found)
+    return jobs.c.name, sorted(results)
 
 
 _GLOB = re.compile(r"[*?]")
@@ -168,7 +168,7 @@ def first_of(
     columns: Sequence[sa.Column[Any]],
     ranges: Sequence[Sequence[str]],
     most: int,
-    wanted: Sequence[sa.ColumnElement[bool]] = (),
+    elements: Sequence[sa.ColumnElement[bool]] = (),
     *,
     newest: bool = False,
 ) -> list[Any]:
@@ -180,17 +180,17 @@ def first_of(
     """
     each, same = _each(connection, columns)
     order = ordered.desc().nulls_last() if newest else ordered.asc().nulls_first()  # not that of the primary key
-    of_one = sa.select(ordered).where(*same, *wanted).order_by(order).correlate(each)
+    of_one = sa.select(ordered).where(*same, *elements).order_by(order).correlate(each)
     inside = parts = list(ranges)
     for rank in (1, ceil(sqrt(most))):
         ranked = of_one.limit(1).offset(rank - 1).scalar_subquery()
-        found = [(last, part) for part, last in _read(connection, each, ranked, inside) if last is not None]
-        found.sort(key=itemgetter(0), reverse=newest)
+        results = [(last, part) for part, last in _read(connection, each, ranked, inside) if last is not None]
+        results.sort(key=itemgetter(0), reverse=newest)
         count = ceil(most / rank)
-        inside = [part if isinstance(part, list) else json.loads(part) for _, part in found[:count]]
+        inside = [part if isinstance(part, list) else json.loads(part) for _, part in results[:count]]
         parts = inside if rank == 1 else parts
-        if len(found) >= count:
-            bound = found[count - 1][0]
+        if len(results) >= count:
+            bound = results[count - 1][0]
             of_one = of_one.where(ordered >= bound if newest else ordered <= bound)
     some = of_one.limit(most).subquery()
     together = sa.select(sa.func.aggregate_strings(sa.cast(some.c[0], sa.String), ",")).scalar_subquery()
@@ -201,11 +201,11 @@ def first_of(
 
 def _each(connection: sa.Connection, columns: Sequence[sa.Column[Any]]) -> tuple[Any, list[sa.ColumnElement[bool]]]:
     """Return a table of the ranges that a statement is given as JSON, and the conditions to be in one of them."""
-    given = sa.bindparam("ranges", type_=sa.String)
+    options = sa.bindparam("ranges", type_=sa.String)
     if connection.dialect.name == "sqlite":
-        each = sa.func.json_each(given).table_valued("value", name="each")
+        each = sa.func.json_each(options).table_valued("value", name="each")
         return each, [one == sa.func.json_extract(each.c.value, f"$[{k}]") for k, one in enumerate(columns)]
-    each = sa.func.jsonb_array_elements(sa.cast(given, JSONB)).table_valued("value", name="each")
+    each = sa.func.jsonb_array_elements(sa.cast(options, JSONB)).table_valued("value", name="each")
     return each, [one == each.c.value.op("->>")(k) for k, one in enumerate(columns)]
 
 
@@ -224,8 +224,8 @@ def count_live_by(
     query = sa.select(column, sa.func.count()).where(jobs.c.state.in_(PENDING)).group_by(column)
     if visible is not None:
         query = query.where(_shown(visible, own))
-    found = {str(value or ""): many for value, many in connection.execute(query)}
-    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+    results = {str(value or ""): many for value, many in connection.execute(query)}
+    return dict(sorted(results.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _shown(cluster_ids: Collection[str], own: Mapping[str, Collection[str]]) -> sa.ColumnElement[bool]:

@@ -111,8 +111,8 @@ def keep_promises(
 
 
 def _row(cluster_id: str, one: Promise) -> dict[str, Any]:
-    told = asdict(one)
-    return {**told, "cluster_id": cluster_id, "until": min(one.until, ENDLESS)}
+    answer = asdict(one)
+    return {**answer, "cluster_id": cluster_id, "until": min(one.until, ENDLESS)}
 
 
 def take_promises(connection: sa.Connection, *, cluster_id: str = "", job: str = "") -> list[Promise]:

@@ -72,12 +72,13 @@ class Plain:
         pairs = [[(name, write(row[name]) if write else row[name]) for name, write in binds] for row in rows]
         if connection.dialect.name != "sqlite":
             return connection.exec_driver_sql(text, together([dict(each) for each in pairs]))
-        given = [tuple([value for _, value in each]) for each in pairs]
+        values = [tuple([value for _, value in each]) for each in pairs]
         driver: Any = connection.connection.driver_connection
         try:
-            return driver.execute(text, given[0]) if len(given) == 1 else driver.executemany(text, given)
+            return driver.execute(text, values[0]) if len(values) == 1 else driver.executemany(text, values)
         except sqlite3.Error as fault:
-            raise sa.exc.DBAPIError.instance(text, given, fault, sqlite3.Error, dialect=connection.dialect) from fault
+            dialect = connection.dialect
+            raise sa.exc.DBAPIError.instance(text, values, fault, sqlite3.Error, dialect=dialect) from fault
 
     def found(self, connection: sa.Connection, row: Row) -> Iterator[Sequence[Any]]:
         """Yield what a select finds, as its columns say."""

@@ -146,7 +146,7 @@ def check_file(file: Path, seconds: float | None = None) -> bool:
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
         connection.set_progress_handler(lambda: end is not None and time.monotonic() > end, STEPS)
         try:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname == "SQLITE_INTERRUPT":
                 return False
@@ -157,8 +157,8 @@ def check_file(file: Path, seconds: float | None = None) -> bool:
             was_store = _mark(file).exists() or error.sqlite_errorname != "SQLITE_NOTADB"
             words = described(str(file), str(error)) if was_store else f"{file} is not a database"
             raise ConfigError(words) from error
-    if found != "ok":
-        raise ConfigError(described(str(file), found.splitlines()[-1]))
+    if result != "ok":
+        raise ConfigError(described(str(file), result.splitlines()[-1]))
     return True
 
 

@@ -100,9 +100,9 @@ def long_running(connection: sa.Connection, now: float) -> dict[str, int]:
 
 def queues(connection: sa.Connection) -> dict[tuple[str, str], int]:
     """Return how many tasks of each cluster are `waiting` and `running`: those that hold space."""
-    left = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))
+    counts = _by_state(connection, tasks.c.cluster_id, tasks.c.state, tasks.c.state.in_(set(TaskState) - ENDED))
     result: Counter[tuple[str, str]] = Counter()
-    for (cluster_id, state), count in left.items():
+    for (cluster_id, state), count in counts.items():
         result[(cluster_id, "running" if state in BOOKED else "waiting")] += count
     for cluster_id, count in staged_tasks(connection).items():
         result[(cluster_id, "waiting")] -= count
@@ -128,18 +128,20 @@ class Live:
 
 def live(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, Live]:
     """Return {cluster id: its jobs that have not ended}, of those that have any."""
-    wanted, found = sorted(cluster_ids), dict[str, Live]()
+    requirements, result = sorted(cluster_ids), dict[str, Live]()
     sums = sa.func.count(), sa.func.min(jobs.c.submitted_at)
     query = sa.select(jobs.c.cluster_id, jobs.c.state, *sums).where(jobs.c.state.in_(LIVE))
-    for k in range(0, len(wanted), FEW_NAMES):
-        own = query.where(jobs.c.cluster_id.in_(wanted[k : k + FEW_NAMES])).group_by(jobs.c.cluster_id, jobs.c.state)
+    for k in range(0, len(requirements), FEW_NAMES):
+        own = query.where(jobs.c.cluster_id.in_(requirements[k : k + FEW_NAMES])).group_by(
+            jobs.c.cluster_id, jobs.c.state
+        )
         for cluster_id, state, many, oldest in connection.execute(own):
-            before = found.get(cluster_id, Live())
+            before = result.get(cluster_id, Live())
             is_running = state == JobState.RUNNING
             change = {"running": many} if is_running else {"waiting": many, "oldest": oldest}
-            found[cluster_id] = replace(before, **change)
-    held = _held(connection, [*found])
-    return {one: replace(live, nodes=held.get(one, 0)) for one, live in found.items()}
+            result[cluster_id] = replace(before, **change)
+    held = _held(connection, [*result])
+    return {one: replace(live, nodes=held.get(one, 0)) for one, live in result.items()}
 
 
 def _held(connection: sa.Connection, cluster_ids: Sequence[str]) -> dict[str, int]:
@@ -193,10 +195,10 @@ def _bytes(values: Sequence[float]) -> bytes:
 
 def recent(connection: sa.Connection, cluster_id: str, keys: Iterable[Key]) -> dict[Key, list[float]]:
     """Return the seconds of the last runs of those keys, and of the wider ones, that a cluster has run."""
-    wanted = {level for key in keys for level, _ in key.levels()}
-    found = _found(connection, {digest(key) for key in wanted}, lengths.c.cluster_id == cluster_id)
-    rows = {row.key: _floats(row.recent) for row in found}
-    return {key: rows[name] for key in wanted if (name := digest(key)) in rows}
+    requirements = {level for key in keys for level, _ in key.levels()}
+    results = _found(connection, {digest(key) for key in requirements}, lengths.c.cluster_id == cluster_id)
+    rows = {row.key: _floats(row.recent) for row in results}
+    return {key: rows[name] for key in requirements if (name := digest(key)) in rows}
 
 
 def everywhere(connection: sa.Connection, keys: Iterable[Key]) -> dict[str, dict[str, list[float]]]:
@@ -215,11 +217,11 @@ def medians(connection: sa.Connection, cluster_id: str, most: int) -> list[dict[
     here, last = lengths.c.cluster_id == cluster_id, (lengths.c.at.desc(), lengths.c.key)
     query = sa.select(lengths.c.key, lengths.c.recent).where(here, lengths.c.key != digest(Key(cluster_id)))
     rows = connection.execute(query.order_by(*last).limit(COMMON))
-    found = {row.key: {cluster_id: median(_floats(row.recent))} for row in rows}
-    others = sa.select(lengths).where(lengths.c.key.in_(sorted(found)), ~here).order_by(*last).limit(most)
+    results = {row.key: {cluster_id: median(_floats(row.recent))} for row in rows}
+    others = sa.select(lengths).where(lengths.c.key.in_(sorted(results)), ~here).order_by(*last).limit(most)
     for row in connection.execute(others):
-        found[row.key][row.cluster_id] = median(_floats(row.recent))
-    return list(found.values())
+        results[row.key][row.cluster_id] = median(_floats(row.recent))
+    return list(results.values())
 
 
 def _found(connection: sa.Connection, names: Collection[str], *which: sa.ColumnElement[bool]) -> list[Any]:
@@ -341,15 +343,17 @@ def starts(connection: sa.Connection, jobs_: Collection[str]) -> dict[str, float
 
 
 def put_etas(
-    connection: sa.Connection, cluster_id: str, told: Mapping[str, Mapping[str, Any]], known: Collection[str]
+    connection: sa.Connection, cluster_id: str, answer: Mapping[str, Mapping[str, Any]], known: Collection[str]
 ) -> None:
     """Store the forecasts of jobs: the first, of those that are not `known` to have one, and the last."""
-    new = [job for job in told if job not in known]
+    new = [job for job in answer if job not in known]
     fresh = _ids(connection, jobs.c.id, new) - _ids(connection, job_etas.c.job, new)
-    rows = [{"job": job, "cluster_id": cluster_id, "first": told[job], "last": told[job]} for job in sorted(fresh)]
+    rows = [
+        {"job": job, "cluster_id": cluster_id, "first": answer[job], "last": answer[job]} for job in sorted(fresh)
+    ]
     if rows:
         connection.execute(job_etas.insert(), together(rows))
-    changed = [{"wanted": job, "said": said} for job, said in told.items() if job in known]
+    changed = [{"wanted": job, "said": said} for job, said in answer.items() if job in known]
     if changed:
         query = job_etas.update().where(job_etas.c.job == sa.bindparam("wanted"))
         connection.execute(query.values(last=sa.bindparam("said", type_=JSON)), together(changed))

@@ -119,14 +119,14 @@ def standing(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, dic
     )
     for k in range(0, len(job_ids), NAMED):
         own = (tasks.c.job.in_(job_ids[k : k + NAMED]), tasks.c.state.in_(BOOKED))
-        for job, state, *told in connection.execute(query.where(*own)):
-            result.setdefault(job, {})[TaskState(state)] = TasksInState(*told)
+        for job, state, *answer in connection.execute(query.where(*own)):
+            result.setdefault(job, {})[TaskState(state)] = TasksInState(*answer)
         said = (tasks.c.state == TaskState.ACCEPTED, tasks.c.pending.is_not(None))
-        for job, told in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
-            result[job][TaskState.ACCEPTED] = result[job][TaskState.ACCEPTED]._replace(pending=told)
+        for job, answer in connection.execute(sa.select(tasks.c.job, tasks.c.pending).where(own[0], *said)):
+            result[job][TaskState.ACCEPTED] = result[job][TaskState.ACCEPTED]._replace(pending=answer)
         stops = [job for job in job_ids[k : k + NAMED] if TaskState.STOPPING in result.get(job, ())]
-        for job, told in connection.execute(_PREEMPTED, {"wanted": stops, "state": TaskState.STOPPING}):
-            result[job][TaskState.STOPPING] = result[job][TaskState.STOPPING]._replace(preempted=told)
+        for job, answer in connection.execute(_PREEMPTED, {"wanted": stops, "state": TaskState.STOPPING}):
+            result[job][TaskState.STOPPING] = result[job][TaskState.STOPPING]._replace(preempted=answer)
     return result
 
 
@@ -172,30 +172,30 @@ def some_of(connection: sa.Connection, job_id: str, states: Collection[TaskState
 def cancel_waiting(connection: sa.Connection, job_ids: Sequence[str], now: float, why: str, most: int) -> int:
     """Cancel some of the tasks of some jobs that wait, by a few statements; return how many."""
     columns = (tasks.c.id, tasks.c.attempt, tasks.c.account, tasks.c.job, tasks.c.cluster_id)
-    found = [
+    results = [
         row
         for part in _parts(job_ids)
         for row in connection.execute(sa.select(*columns).where(tasks.c.job.in_(part), _WAITS).limit(most))
     ]
     ended = {"state": TaskState.CANCELED, "ended_at": now, "detail": why, "placement": {}, "pending": None}
-    for part in _parts([row.id for row in found]):
+    for part in _parts([row.id for row in results]):
         connection.execute(tasks.update().where(tasks.c.id.in_(part)).values(**ended))
-    for job, count in Counter(row.job for row in found if row.account).items():
+    for job, count in Counter(row.job for row in results if row.account).items():
         charges.give_back(connection, job, count)
     state, of_cluster = str(TaskState.CANCELED), attrgetter("cluster_id")
-    for own in (list(group) for _, group in groupby(sorted(found, key=of_cluster), of_cluster)):
+    for own in (list(group) for _, group in groupby(sorted(results, key=of_cluster), of_cluster)):
         facts = [{"job": row.job, "state": state, "task": row.id, "attempt": row.attempt} for row in own]
         _tell(connection, own[0].id, facts, now)
-    return len(found)
+    return len(results)
 
 
 def page(connection: sa.Connection, job_id: str, begin: int, most: int) -> list[Task]:
     """Return a job's tasks from an index on, so many at most, by their ids: a sort would look at all there are."""
-    found: list[Task] = []
+    results: list[Task] = []
     for part in _parts([task_id(job_id, index) for index in range(begin, begin + most)]):
         rows = connection.execute(_SOME, {"wanted": part})
-        found += [_named(row) for row in rows]
-    return sorted(found, key=attrgetter("index"))
+        results += [_named(row) for row in rows]
+    return sorted(results, key=attrgetter("index"))
 
 
 _STATES_OF = sa.select(
@@ -228,8 +228,8 @@ def assigned_to(
         return of_cluster(connection, cluster_id, [TaskState.ASSIGNED], most)
     mine = frozenset(serves) | {""}
     rows = connection.execute(_ASSIGNED, {"wanted": cluster_id})
-    found = [row.id for row in rows if not row.placement or not mine.isdisjoint(row.placement)]
-    return list(get(connection, cluster_id, found[:most]).values())
+    results = [row.id for row in rows if not row.placement or not mine.isdisjoint(row.placement)]
+    return list(get(connection, cluster_id, results[:most]).values())
 
 
 _ASSIGNED = (
@@ -260,14 +260,14 @@ def ended_since(connection: sa.Connection, cluster_id: str, since: float) -> lis
 
 def waiting_at(connection: sa.Connection, cluster_id: str) -> dict[str, WaitingTasks]:
     """Return by job which tasks of a cluster wait."""
-    found: dict[str, tuple[list[int], dict[int, float]]] = {}
+    results: dict[str, tuple[list[int], dict[int, float]]] = {}
     query = sa.select(tasks.c.job, tasks.c.index, tasks.c.expected).where(tasks.c.cluster_id == cluster_id, _WAITS)
     for job, index, expected in connection.execute(query):
-        indexes, known = found.setdefault(job, ([], {}))
+        indexes, known = results.setdefault(job, ([], {}))
         indexes.append(index)
         if expected:
             known[index] = expected
-    return {job: WaitingTasks(*each) for job, each in found.items()}
+    return {job: WaitingTasks(*each) for job, each in results.items()}
 
 
 def waiting_of(connection: sa.Connection, job_id: str, whole: int) -> WaitingTasks:
@@ -345,12 +345,12 @@ _VERBS = {
 @cache
 def _orders_query() -> sa.Select[Any]:
     own = (tasks.c.cluster_id == sa.bindparam("of_cluster"), tasks.c.agent == sa.bindparam("of_agent"))
-    asked = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
-    wanted = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(asked, tasks.c.hold != Hold.UNABLE))
+    request = sa.exists().where(jobs.c.id == tasks.c.job, jobs.c.suspended_at.is_not(None))
+    requirement = sa.or_(tasks.c.hold == Hold.POLICY, sa.and_(request, tasks.c.hold != Hold.UNABLE))
     elsewhere = tasks.c.hold == Hold.SITE
     stop, running, held, accepted = (tasks.c.state == state for state in _VERBS)
     back = sa.and_(accepted, tasks.c.hold == Hold.WITHDRAW)
-    which = sa.or_(stop, sa.and_(running, wanted), sa.and_(held, sa.not_(wanted), sa.not_(elsewhere)), back)
+    which = sa.or_(stop, sa.and_(running, requirement), sa.and_(held, sa.not_(requirement), sa.not_(elsewhere)), back)
     return sa.select(*_COLUMNS).where(*own, tasks.c.state.in_(_VERBS), which).order_by(tasks.c.job, tasks.c.index)
 
 
@@ -396,20 +396,20 @@ class Summary(NamedTuple):
 
 def summaries(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, Summary]:
     """Return {job: its summary}; of a job with very many tasks times, codes and workers are those of the first."""
-    return {job: _summary(connection, job, found) for job, found in counts(connection, job_ids).items()}
+    return {job: _summary(connection, job, result) for job, result in counts(connection, job_ids).items()}
 
 
-def _summary(connection: sa.Connection, job_id: str, found: Mapping[TaskState, int]) -> Summary:
+def _summary(connection: sa.Connection, job_id: str, results: Mapping[TaskState, int]) -> Summary:
     mine = tasks.c.job == job_id
     read = (tasks.c.started_at, tasks.c.exit_code, tasks.c.state, tasks.c.paused)
     first = sa.select(*read).where(mine).limit(LOOKED_AT).subquery()
     failed = sa.func.max(sa.case((first.c.state == TaskState.FAILED, first.c.exit_code)))  # before what was stopped
     code = sa.func.coalesce(failed, sa.func.max(first.c.exit_code))
-    told = connection.execute(sa.select(sa.func.min(first.c.started_at), code, sa.func.min(first.c.paused))).one()
+    answer = connection.execute(sa.select(sa.func.min(first.c.started_at), code, sa.func.min(first.c.paused))).one()
     query = sa.select(tasks.c.placement).where(mine, tasks.c.state != TaskState.WAITING).limit(NAMED_WORKERS)
     named = dict.fromkeys(name for placed in connection.execute(query).scalars() for name in placed if name)
     site = sa.select(tasks.c.site).where(mine, tasks.c.site.is_not(None)).order_by(tasks.c.index).limit(1)
-    return Summary(found, told[0], told[1], list(named), told[2] or 0.0, connection.execute(site).scalar())
+    return Summary(results, answer[0], answer[1], list(named), answer[2] or 0.0, connection.execute(site).scalar())
 
 
 def mean_seconds(connection: sa.Connection, job_ids: Collection[str]) -> dict[str, float]:
@@ -425,19 +425,19 @@ def get(connection: sa.Connection, cluster_id: str, task_ids: Collection[str]) -
 
     They are looked up by id alone: SQLite would rather go through everything the cluster has.
     """
-    found = {}
+    results = {}
     for part in _parts(task_ids):
         for row in connection.execute(_SOME, {"wanted": part}):
             if row[-1] == cluster_id:
-                found[row.id] = _named(row)
-    return dict(sorted(found.items(), key=lambda item: (item[1].job, item[1].index)))
+                results[row.id] = _named(row)
+    return dict(sorted(results.items(), key=lambda item: (item[1].job, item[1].index)))
 
 
 def save_all(connection: sa.Connection, changed: Sequence[Task], now: float) -> None:
     """Store the new states of many tasks of one cluster at once."""
     if changed:
-        if left := [task for task in changed if task.account and task.state not in BOOKED]:
-            charges.settle(connection, left, now)
+        if remaining := [task for task in changed if task.account and task.state not in BOOKED]:
+            charges.settle(connection, remaining, now)
         rows = [{f"new_{name}": getattr(task, name) for name in _NAMES} for task in changed]
         _SAVE(connection, *rows)
         cluster_id = _tell(connection, changed[0].id, list(map(_facts, changed)), now)
@@ -454,8 +454,8 @@ def _tell(connection: sa.Connection, first: str, facts: Iterable[Mapping[str, An
 
 
 def _facts(task: Task) -> dict[str, Any]:
-    told = {"job": task.job, "task": task.id, "state": str(task.state), "attempt": task.attempt}
-    return told if task.exit_code is None else {**told, "exit_code": task.exit_code}
+    answer = {"job": task.job, "task": task.id, "state": str(task.state), "attempt": task.attempt}
+    return answer if task.exit_code is None else {**answer, "exit_code": task.exit_code}
 
 
 def move(connection: sa.Connection, job_id: str, cluster_id: str, account: str | None = None) -> None:
@@ -480,8 +480,8 @@ def save(connection: sa.Connection, changed: Task, now: float) -> None:
 
 def _parts(ids: Collection[str]) -> list[list[str]]:
     """Divide ids into as many as one statement names."""
-    wanted = list(ids)
-    return [wanted[k : k + NAMED] for k in range(0, len(wanted), NAMED)]
+    requirements = list(ids)
+    return [requirements[k : k + NAMED] for k in range(0, len(requirements), NAMED)]
 
 
 def _tasks(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Task]:

@@ -45,9 +45,9 @@ def agents_of(connection: sa.Connection, cluster_id: str) -> dict[str, AgentReco
 
 def agents_of_many(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[str, AgentRecord]]:
     """Return {cluster id: {agent: its last heartbeat}} of those that have agents."""
-    wanted, result = sorted(cluster_ids), dict[str, dict[str, AgentRecord]]()
-    for k in range(0, len(wanted), NAMED):
-        for row in connection.execute(_AGENTS_OF_MANY, {"wanted": wanted[k : k + NAMED]}):
+    requirements, result = sorted(cluster_ids), dict[str, dict[str, AgentRecord]]()
+    for k in range(0, len(requirements), NAMED):
+        for row in connection.execute(_AGENTS_OF_MANY, {"wanted": requirements[k : k + NAMED]}):
             result.setdefault(row.cluster_id, {})[row.name] = _agent_record(row)
     return result
 
@@ -153,10 +153,10 @@ def away(connection: sa.Connection, cluster_id: str, names: Collection[str] | No
     if names is not None and len(names) == 1:
         return list(connection.execute(_AWAY_ONE, {"wanted": cluster_id, "name": next(iter(names))}).scalars())
     if names is not None and len(names) <= NAMED:
-        found = connection.execute(_AWAY_OF, {"wanted": cluster_id, "names": sorted(names)}) if names else ()
-        return [row[0] for row in found]
-    found = connection.execute(_AWAY, {"wanted": cluster_id})
-    return [row[0] for row in found if names is None or row[0] in names]
+        results = connection.execute(_AWAY_OF, {"wanted": cluster_id, "names": sorted(names)}) if names else ()
+        return [row[0] for row in results]
+    results = connection.execute(_AWAY, {"wanted": cluster_id})
+    return [row[0] for row in results if names is None or row[0] in names]
 
 
 def changed(connection: sa.Connection, cluster_id: str, since: int) -> dict[str, WorkerRecord]:
@@ -176,9 +176,9 @@ def unattended(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[
 
 def counts(connection: sa.Connection, cluster_ids: Collection[str]) -> dict[str, dict[WorkerState, int]]:
     """Return {cluster id: {state: how many of its workers are in it}} of those that have workers."""
-    wanted, result = sorted(cluster_ids), dict[str, dict[WorkerState, int]]()
-    for k in range(0, len(wanted), NAMED):
-        for row in connection.execute(_COUNTS, {"wanted": wanted[k : k + NAMED]}):
+    requirements, result = sorted(cluster_ids), dict[str, dict[WorkerState, int]]()
+    for k in range(0, len(requirements), NAMED):
+        for row in connection.execute(_COUNTS, {"wanted": requirements[k : k + NAMED]}):
             result.setdefault(row.cluster_id, {})[WorkerState(row.state)] = row.many
     return result
 
@@ -322,16 +322,16 @@ class SiteCheck(NamedTuple):
 
 def checks_by_id(connection: sa.Connection, ids: Collection[str], since: float) -> dict[str, SiteCheck]:
     """Return those of these questions that were asked since a time."""
-    wanted = sa.select(site_checks).where(site_checks.c.id.in_(ids), site_checks.c.asked_at >= since)
-    return {row.id: _check(row) for row in connection.execute(wanted)}
+    requirement = sa.select(site_checks).where(site_checks.c.id.in_(ids), site_checks.c.asked_at >= since)
+    return {row.id: _check(row) for row in connection.execute(requirement)}
 
 
 def open_checks(connection: sa.Connection, cluster_id: str, since: float) -> list[SiteCheck]:
     """Return the questions to a cluster that are not answered, and were asked since a time."""
-    wanted = sa.select(site_checks).where(
+    requirement = sa.select(site_checks).where(
         site_checks.c.cluster_id == cluster_id, site_checks.c.answered_at.is_(None), site_checks.c.asked_at >= since
     )
-    return [_check(row) for row in connection.execute(wanted.order_by(site_checks.c.asked_at))]
+    return [_check(row) for row in connection.execute(requirement.order_by(site_checks.c.asked_at))]
 
 
 def add_checks(connection: sa.Connection, checks: Sequence[SiteCheck], forgotten: float) -> None:

@@ -162,15 +162,16 @@ class ExecutorContract:
         self, executor: Executor, tmp_path: Path
     ) -> None:
         """All start together: where a resource manager queues them, each would wait for its turn."""
-        wanted = plain(tmp_path)
-        for task, (run, _) in wanted.items():
+        requirements = plain(tmp_path)
+        for task, (run, _) in requirements.items():
             executor.start(replace(run, id=(task, 1)))
-        found = ends(executor, len(wanted), 120)
-        told = {
-            task: {field: getattr(found[task, 1], field) for field in fields} for task, (_, fields) in wanted.items()
+        results = ends(executor, len(requirements), 120)
+        answer = {
+            task: {field: getattr(results[task, 1], field) for field in fields}
+            for task, (_, fields) in requirements.items()
         }
-        assert told == {task: fields for task, (_, fields) in wanted.items()}
-        assert {end.result for end in found.values()} == {Result.EXITED}
+        assert answer == {task: fields for task, (_, fields) in requirements.items()}
+        assert {end.result for end in results.values()} == {Result.EXITED}
         assert list(tmp_path.glob("[xyz]")) == []
 
     def test_what_has_not_begun_is_explained_where_the_executor_can(self, executor: Executor) -> None:
@@ -191,9 +192,9 @@ class ExecutorContract:
     def test_what_cannot_be_started_fails_and_says_why(self, executor: Executor) -> None:
         for number, (run, _) in enumerate(IMPOSSIBLE):
             executor.start(replace(run, id=(f"t{number}", 1)))
-        found = ends(executor, len(IMPOSSIBLE))
+        results = ends(executor, len(IMPOSSIBLE))
         for number, (_, said) in enumerate(IMPOSSIBLE):
-            end = found[(f"t{number}", 1)]
+            end = results[(f"t{number}", 1)]
             assert (end.result, end.exit_code, end.output) == (Result.FAILED, None, "")
             assert end.detail.startswith(said)
         assert executor.running() == []
@@ -211,12 +212,12 @@ class ExecutorContract:
         executor.start(run_of("true"))
         executor.start(run_of("no-such-program-anywhere", task="t2"))
         begun: list[RunId] = []
-        found: dict[RunId, Ended] = {}
-        while len(found) < 2:
+        results: dict[RunId, Ended] = {}
+        while len(results) < 2:
             for end in executor.poll():
-                found[end.id] = end
+                results[end.id] = end
             begun += executor.begun()
-            assert ("t1", 1) in begun or ("t1", 1) not in found
+            assert ("t1", 1) in begun or ("t1", 1) not in results
             time.sleep(0.01)
         time.sleep(0.3)
         executor.poll()
@@ -276,11 +277,11 @@ class ExecutorContract:
             up, run = tmp_path / f"up{attempt}", ("t1", attempt)
             executor.start(replace(run_of(PYTHON, "-c", MIND_TERM, str(up)), id=run))
             until(up.exists)
-            asked = time.monotonic()
+            request = time.monotonic()
             executor.stop(run)
             end = ends(executor)[run]
             # a machine so busy that the program had no turn in all of its grace says nothing of us
-            if end.exit_code != 137 or time.monotonic() < asked + GRACE:
+            if end.exit_code != 137 or time.monotonic() < request + GRACE:
                 break
         assert end == Ended(run, Result.STOPPED, 3, "tidied\n")
 
@@ -293,8 +294,8 @@ class ExecutorContract:
 
     def test_what_a_run_leaves_in_its_group_ends_with_it(self, executor: Executor) -> None:
         end = end_of(executor, python(LEAVE_A_CHILD))
-        left = int(end.output)
-        until(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+        remaining = int(end.output)
+        until(lambda: not psutil.pid_exists(remaining) or psutil.Process(remaining).status() == psutil.STATUS_ZOMBIE)
 
     def test_close_leaves_no_process(self, executor: Executor) -> None:
         seconds = f"61.{os.getpid()}"

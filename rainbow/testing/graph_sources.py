@@ -67,10 +67,10 @@ class GraphSourceContract:
 
     def test_source_of_equal_text_gives_an_equal_document_of_its_own(self, source: GraphSource) -> None:
         first, second = (source(self.text()) for _ in range(2))
-        kept = copy.deepcopy(second)
+        stored = copy.deepcopy(second)
         assert first == second
         first["graph"]["nodes"].clear()
-        assert second == kept
+        assert second == stored
 
     def test_source_gives_json_graph_format_that_survives_json(self, source: GraphSource) -> None:
         document = source(self.text())

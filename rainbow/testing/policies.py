@@ -42,8 +42,10 @@ def view(jobs: list[JobView], workers: int = 4, runs: tuple[RunView, ...] = (), 
     state = more.pop("state", READY)
 
     def place(demand: str, free: Any) -> Take | None:
-        wanted = int(demand.rpartition(":")[2])
-        return Take(tuple(("s", {name: {"core": 4}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
+        required = int(demand.rpartition(":")[2])
+        return (
+            Take(tuple(("s", {name: {"core": 4}}) for name in free[:required]), {}) if len(free) >= required else None
+        )
 
     def divide(demand: str, take: Take) -> Any:
         return [{worker: amounts for _, placed in take.placed for worker, amounts in placed.items()}]
@@ -186,8 +188,8 @@ class PolicyContract:
     @pytest.mark.parametrize("seed", range(30))
     def test_policy_asked_quietly_orders_and_remembers_the_same(self, policy: Policy, make: Maker, seed: int) -> None:
         of, quiet = make(policy, seed), replace(make(policy, seed), quiet=True)
-        told, untold = planner.plan(policy, of, None), planned(policy, quiet)
-        assert (untold.orders, untold.memory) == (told.orders, told.memory)
+        answer, untold = planner.plan(policy, of, None), planned(policy, quiet)
+        assert (untold.orders, untold.memory) == (answer.orders, answer.memory)
 
     @pytest.mark.parametrize("seed", range(10))
     def test_policy_figures_and_memory_are_json_and_memory_comes_back(
@@ -196,9 +198,9 @@ class PolicyContract:
         of = make(policy, seed)
         first = planned(policy, of)
         json.dumps(dict(first.figures))
-        kept: Any = json.loads(json.dumps(dict(first.memory)))
-        assert kept == dict(first.memory)
-        planned(policy, replace(of, memory=kept))
+        stored: Any = json.loads(json.dumps(dict(first.memory)))
+        assert stored == dict(first.memory)
+        planned(policy, replace(of, memory=stored))
 
     @pytest.mark.parametrize("seed", range(10))
     def test_policy_stops_nothing_twice_nor_what_does_not_run(self, policy: Policy, make: Maker, seed: int) -> None:
@@ -209,8 +211,10 @@ class PolicyContract:
         assert set(stops) <= running
 
     def test_policy_memory_of_another_policy_is_no_fault(self, policy: Policy, make: Maker) -> None:
-        left = {name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")}
-        made = planned(policy, replace(make(policy, 3), memory=left))
+        remaining = {
+            name: ["another", 1] for name in ("left", "running", "usage", "suspended", "slot_search", "priority")
+        }
+        made = planned(policy, replace(make(policy, 3), memory=remaining))
         planned(policy, replace(make(policy, 4), memory=made.memory))
 
     def test_policy_of_nothing_plans_nothing(self, policy: Policy) -> None:

@@ -62,9 +62,9 @@ class SelectorContract:
             assert self.choose(selector, verdicts(), seed=seed) == self.choose(selector, shuffled, seed=seed)
 
     def test_selector_changes_nothing_it_is_given(self, selector: str) -> None:
-        states, options, given = copy.deepcopy(STATES), copy.deepcopy(dict(self.options)), verdicts()
-        self.choose(selector, given)
-        assert (states, options, given) == (STATES, self.options, verdicts())
+        states, options, inputs = copy.deepcopy(STATES), copy.deepcopy(dict(self.options)), verdicts()
+        self.choose(selector, inputs)
+        assert (states, options, inputs) == (STATES, self.options, verdicts())
 
     def test_selector_draws_only_from_its_generator(self, selector: str) -> None:
         before = random.getstate()

@@ -24,9 +24,9 @@ FAMILIES = ("arrivals", "big", "fair", "mixed", "nodes")
 UNKNOWN = 2**31 - 1  # what the original says for "no limit known"
 
 
-def entity(name: str, weight: float, wanted: Sequence[int], longest: int) -> Entity:
+def entity(name: str, weight: float, requirements: Sequence[int], longest: int) -> Entity:
     """Make a claimant with tables up to the longest order."""
-    table = [0, *wanted[1:], *[0] * (longest + 1 - len(wanted))]
+    table = [0, *requirements[1:], *[0] * (longest + 1 - len(requirements))]
     return Entity(name, weight, table, [0] * (longest + 1))
 
 
@@ -58,8 +58,8 @@ def _differs(what: str, ours: object, recorded: object) -> Iterator[str]:
 
 
 def _apportion(row: Row) -> Iterator[str]:
-    given, table = _apportioned(row, classic=True)
-    yield from _differs("given", {name: [sum(g), *g[1:]] for name, g in given.items()}, row["given"])
+    options, table = _apportioned(row, classic=True)
+    yield from _differs("given", {name: [sum(g), *g[1:]] for name, g in options.items()}, row["given"])
     yield from _differs("machines left", table, row["vmachines_after"])
     yield from _differs("nshares left", share_counts(table), row["nshares_after"])
     yield from _own_apportion(row)
@@ -75,15 +75,15 @@ def _apportioned(row: Row, classic: bool) -> tuple[dict[str, list[int]], list[in
 
 def _own_apportion(row: Row) -> Iterator[str]:
     """Our own rule, without the original's two faults, keeps what it must on the same input."""
-    given, table = _apportioned(row, classic=False)
-    left = share_counts(table)
-    if sum(map(total_quanta, given.values())) + total_quanta(table) != total_quanta(row["vmachines"]):
+    options, table = _apportioned(row, classic=False)
+    remaining = share_counts(table)
+    if sum(map(total_quanta, options.values())) + total_quanta(table) != total_quanta(row["vmachines"]):
         yield "ours loses or makes quanta"
     for e in row["entities"]:
-        for o, wanted in enumerate(e["wanted"]):
-            if o and given[e["name"]][o] > wanted:
+        for o, requirement in enumerate(e["wanted"]):
+            if o and options[e["name"]][o] > requirement:
                 yield f"ours gives {e['name']} more of order {o} than it wants"
-            if o and given[e["name"]][o] < wanted and left[o]:
+            if o and options[e["name"]][o] < requirement and remaining[o]:
                 yield f"ours leaves order {o} idle though {e['name']} wants it"
 
 
@@ -107,8 +107,8 @@ def _tables(row: Row) -> Iterator[str]:
         free[k] = tables.book(step["order"], orders[k], free[k])
         yield from _differs("tables", [tables.n, tables.v, _makeable(tables)], [step["n"], step["v"], step["s"]])
     if out := row.get("count_out"):
-        given = tables.count_out(out["order"], out["requested"])
-        ours = [given, tables.n, tables.v, _makeable(tables)]
+        number = tables.count_out(out["order"], out["requested"])
+        ours = [number, tables.n, tables.v, _makeable(tables)]
         yield from _differs("counted out", ours, [out["given"], out["n"], out["v"], out["s"]])
 
 

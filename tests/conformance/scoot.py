@@ -71,8 +71,8 @@ def decide(row: Row) -> dict[str, Any]:
     classes = _classes(row)
     percents = settings.normalise(row["percents"])
     jobs = _by_class(row["jobs"], classes)
-    running = {name: sum(job["run"] for job in found) for name, found in jobs.items()}
-    waiting = {name: sum(job["wait"] for job in found) for name, found in jobs.items()}
+    running = {name: sum(job["run"] for job in result) for name, result in jobs.items()}
+    waiting = {name: sum(job["wait"] for job in result) for name, result in jobs.items()}
     spread = classic_counts.spread(row["workers"], percents, running, waiting)
     due, excess = _timer(row, spread)
     if due:
@@ -89,8 +89,8 @@ def decide(row: Row) -> dict[str, Any]:
         "start": {name: len(taken) for name, taken in order.items() if taken},
         "by_job": dict(Counter(job for taken in order.values() for job in taken)),
         "order": {name: taken for name, taken in order.items() if taken},
-        "stop": {name: len(found) for name, found in victims.items() if found},
-        "stop_tasks": {name: found for name, found in victims.items() if found},
+        "stop": {name: len(result) for name, result in victims.items() if result},
+        "stop_tasks": {name: result for name, result in victims.items() if result},
         "timer_set": excess is not None,
     }
 
@@ -114,12 +114,12 @@ def _by_class(jobs: list[Row], classes: Classes) -> dict[str, list[Row]]:
     by_requestor: dict[str, list[Row]] = {}
     for job in jobs:
         by_requestor.setdefault(job["r"], []).append(job)
-    found: dict[str, list[Row]] = {}
+    results: dict[str, list[Row]] = {}
     for requestor, own in by_requestor.items():
         name = classes.of(requestor)
         if classes.percents[name]:
-            found.setdefault(name, []).extend(own)
-    return found
+            results.setdefault(name, []).extend(own)
+    return results
 
 
 def _started(jobs: list[Row], most: int) -> list[str]:
@@ -136,11 +136,11 @@ def _started(jobs: list[Row], most: int) -> list[str]:
 
 
 def _timer(row: Row, spread: float) -> tuple[bool, float | None]:
-    asked = row.get("rebalance")
-    if not asked:
+    request = row.get("rebalance")
+    if not request:
         return False, None
-    over = asked["over_minutes"]
-    setting = Rebalance(asked["threshold"], asked["min_minutes"])
+    over = request["over_minutes"]
+    setting = Rebalance(request["threshold"], request["min_minutes"])
     return setting.due(spread, None if over is None else -60.0 * over, 0.0 + 1e-3, clears=False)
 
 

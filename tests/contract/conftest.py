@@ -25,6 +25,6 @@ PARAMS = [pytest.param(name, marks=[pytest.mark.soak] if name == SOAKED else [])
 
 @pytest.fixture(params=PARAMS)
 def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
-    found = opened(there(request), tmp_path_factory.mktemp("state"))
-    yield found
-    found.close()
+    result = opened(there(request), tmp_path_factory.mktemp("state"))
+    yield result
+    result.close()

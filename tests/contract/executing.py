@@ -33,5 +33,5 @@ def there_of(called: str, request: pytest.FixtureRequest) -> str:
 
 
 def opened(called: str, folder: Path) -> Executor:
-    name, _, kept = called.partition(", ")
-    return open_executor(name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, folder if kept else None)
+    name, _, stored = called.partition(", ")
+    return open_executor(name, {**allowed(os.environ), "LC_ALL": "C.UTF-8"}, folder if stored else None)

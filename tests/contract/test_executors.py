@@ -32,8 +32,8 @@ def test_every_process_knows_its_rank_and_worker(executor: Executor, request: py
     one, two = ("n0001", "n0003") if "slurm" in here else ("node2", "node10")  # Slurm's must exist
     placement = {two: {"core": 1}, one: {"core": 2}}
     end = end_of(executor, python(show, processes=3, placement=placement))
-    told = sorted(end.output.splitlines())
-    assert told == [f"job1 t1 0 3 {one}", f"job1 t1 1 3 {two}", f"job1 t1 2 3 {one}"]
+    answers = sorted(end.output.splitlines())
+    assert answers == [f"job1 t1 0 3 {one}", f"job1 t1 1 3 {two}", f"job1 t1 2 3 {one}"]
 
 
 def test_many_runs_at_once_all_end_with_their_own_output(executor: Executor, request: pytest.FixtureRequest) -> None:
@@ -52,10 +52,10 @@ def many_at_once(executor: Executor, count: int, seconds: float) -> None:
     for number in range(count):
         executor.start(run_of("sh", "-c", 'sleep 0.5; echo "$1"', "sh", str(number), task=f"t{number}"))
     assert len(executor.running()) == count
-    found = ends(executor, count, seconds)
-    assert [end for end in found.values() if end.result is not Result.EXITED] == []
-    assert {end.output for end in found.values()} == {f"{number}\n" for number in range(count)}
-    assert {end.exit_code for end in found.values()} == {0}
+    result = ends(executor, count, seconds)
+    assert [end for end in result.values() if end.result is not Result.EXITED] == []
+    assert {end.output for end in result.values()} == {f"{number}\n" for number in range(count)}
+    assert {end.exit_code for end in result.values()} == {0}
 
 
 def test_output_is_whole_though_its_reader_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:

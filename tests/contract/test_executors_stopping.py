@@ -47,8 +47,8 @@ def test_what_an_agent_that_was_killed_left_behind_is_adopted(
         assert sorted(again.running()) == [("0", 1), ("4", 1)]
         for task in ("0", "4"):
             again.start(run_of("sh", "-c", "exit 9", task=task))  # it is known: nothing is started
-        found = ends(again, 2)
-        assert {(end.result, end.exit_code, end.output) for end in found.values()} == {(Result.EXITED, 0, "done\n")}
+        result = ends(again, 2)
+        assert {(end.result, end.exit_code, end.output) for end in result.values()} == {(Result.EXITED, 0, "done\n")}
         assert [len(mark.read_text()) for mark in marks] == [1, 1]
         again.poll()
         assert again.running() == []

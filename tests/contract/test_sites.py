@@ -52,9 +52,9 @@ def test_a_run_is_asked_for_with_its_mark_and_its_id_is_read(site: Site, recorde
 
 def test_what_it_cannot_be_told_is_refused_before_anything_starts(site: Site) -> None:
     unmet = {"type": "node", "count": {"min": 2, "max": 8, "steps": True}, "with": [{"type": "quark", "count": 1}]}
-    asked = {**ASKED, "resources": [unmet], "constraint": {"not": [{"properties": ["slow"]}]}}
+    request = {**ASKED, "resources": [unmet], "constraint": {"not": [{"properties": ["slow"]}]}}
     with pytest.raises(NotCarriedError):
-        site.submit(replace(RUN, request=asked), MARK)
+        site.submit(replace(RUN, request=request), MARK)
 
 
 def test_jobs_are_read_by_id_and_odd_lines_blind_nobody(site: Site, recorded: dict[str, Any]) -> None:
@@ -90,13 +90,13 @@ def test_jobs_are_known_by_their_users_and_marks(site: Site, recorded: dict[str,
 
 def test_ends_are_told_with_code_signal_or_cause(site: Site, recorded: dict[str, Any]) -> None:
     finals = site.over().read(recorded["over"]["text"])
-    told = {name: site.ended(("t", 1), name, final, ours=False) for name, final in finals.items()}
-    assert {name: [str(end.result), end.exit_code] for name, end in told.items()} == recorded["over"]["ends"]
+    answer = {name: site.ended(("t", 1), name, final, ours=False) for name, final in finals.items()}
+    assert {name: [str(end.result), end.exit_code] for name, end in answer.items()} == recorded["over"]["ends"]
     for job, text in recorded["final"].items():
-        found: dict[str, Final] = {}
+        results: dict[str, Final] = {}
         for question in site.final(job):
-            found = found or question.read(text)
-        assert site.ended(("t", 1), job, found[job], ours=True).result is Result.STOPPED
+            results = results or question.read(text)
+        assert site.ended(("t", 1), job, results[job], ours=True).result is Result.STOPPED
 
 
 def test_nodes_and_cores_are_read(site: Site, recorded: dict[str, Any]) -> None:

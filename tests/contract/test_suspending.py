@@ -63,9 +63,9 @@ def test_held_runs_stand_still_and_have_their_whole_time_or_end_when_stopped(abl
     assert max(sizes) < TICKS
     able.stop(runs[1].id)
     able.resume(runs[0].id)
-    found = ends(able, 2)
-    assert found[runs[1].id].result is Result.STOPPED
-    end = found[runs[0].id]
+    result = ends(able, 2)
+    assert result[runs[1].id].result is Result.STOPPED
+    end = result[runs[0].id]
     assert (end.result, end.exit_code, (tmp_path / "resumed").stat().st_size) == (Result.EXITED, 0, TICKS)
 
 
@@ -85,5 +85,5 @@ class Faulty:
     [(Plain(), "executor Plain does not support suspend"), (Faulty(), "the executor could not suspend it: no")],
 )
 def test_executor_that_cannot_says_so(of, detail) -> None:
-    told = {"task": "t", "attempt": 2, "event": "unable", "detail": detail}
-    assert hold(of, ("t", 2), "suspend") == told
+    answer = {"task": "t", "attempt": 2, "event": "unable", "detail": detail}
+    assert hold(of, ("t", 2), "suspend") == answer

@@ -77,10 +77,10 @@ def test_walks_run_through_no_more_files_than_the_design_says():
     command = [sys.executable, ROOT / "docs/design/walks.py"]
     environment = {name: value for name, value in os.environ.items() if name != "RAINBOW_CHECK"}  # it walks further
     rows = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    found = {name: int(files) for name, files in re.findall(r"^\| ([a-z_:, ]+) \| (\d+) \|", rows, re.M)}
-    cycle = max(files for name, files in found.items() if name.startswith("step, "))
-    counts = (found["submit, fresh"], found["submit, the same again"], cycle)
-    assert all(count <= int(named) for count, named in zip(counts, most.groups(), strict=True)), found
+    results = {name: int(files) for name, files in re.findall(r"^\| ([a-z_:, ]+) \| (\d+) \|", rows, re.M)}
+    cycle = max(files for name, files in results.items() if name.startswith("step, "))
+    counts = (results["submit, fresh"], results["submit, the same again"], cycle)
+    assert all(count <= int(named) for count, named in zip(counts, most.groups(), strict=True)), results
 
 
 def file_of_tests(name: str) -> Path:
@@ -151,10 +151,10 @@ def test_every_kind_of_event_is_documented():
 
 def offline(page, *begins):
     """Return the commands of a page that begin so and ask no server, with what they print."""
-    found = [(command.removeprefix("rainbow "), output) for command, output in commands(page.read_text())]
+    results = [(command.removeprefix("rainbow "), output) for command, output in commands(page.read_text())]
     return [
         (command.split(), output)
-        for command, output in found
+        for command, output in results
         if command.startswith(begins) and ("--graph graphs" in command or not command.startswith("match"))
     ]
 

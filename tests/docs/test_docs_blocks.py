@@ -40,9 +40,11 @@ class NotRead(AssertionError):
 
 def jobspec(text: str) -> None:
     """Read a jobspec, or a part of one, without a warning."""
-    given = yaml.safe_load(text)
-    whole = {"tasks", "task", "groups"} & set(given)
-    read = rainbow.parse_jobspec(text if whole else {**given, **{key: ANY[key] for key in ANY if key not in given}})
+    options = yaml.safe_load(text)
+    whole = {"tasks", "task", "groups"} & set(options)
+    read = rainbow.parse_jobspec(
+        text if whole else {**options, **{key: ANY[key] for key in ANY if key not in options}}
+    )
     if read.warnings:
         raise NotRead(read.warnings)
 
@@ -74,10 +76,10 @@ def settings(policy: str) -> Callable[[str], None]:
 
 def simulated(text: str) -> None:
     """Read what `rainbow policy simulate` compares."""
-    given = yaml.safe_load(text)
-    if not set(given) <= {"policy", "settings"}:
-        raise NotRead(given)
-    settings(given["policy"])(yaml.safe_dump(given.get("settings", {})))
+    options = yaml.safe_load(text)
+    if not set(options) <= {"policy", "settings"}:
+        raise NotRead(options)
+    settings(options["policy"])(yaml.safe_dump(options.get("settings", {})))
 
 
 def graph(text: str) -> None:
@@ -95,16 +97,16 @@ def users(text: str) -> None:
 
 def prometheus(text: str) -> None:
     """Check the keys that Prometheus knows, and that each metric of a rule is one of ours."""
-    given = yaml.safe_load(text)
-    groups, jobs = given.get("groups", []), given.get("scrape_configs", [])
+    options = yaml.safe_load(text)
+    groups, jobs = options.get("groups", []), options.get("scrape_configs", [])
     rules = [rule for group in groups for rule in group["rules"]]
     fits = [set(one) == {"name", "rules"} for one in groups]
     fits += [set(one) <= {"alert", "expr", "for"} for one in rules]
     fits += [set(one) <= {"job_name", "authorization", "static_configs"} for one in jobs]
     known = {*METRICS, *(f"rainbow_{one}" for one in OF_ALL)}
     named = {word for rule in rules for word in re.findall(r"rainbow_\w+?(?=_sum\b|_count\b|\b)", rule["expr"])}
-    if not set(given) <= {"groups", "scrape_configs"} or not all(fits) or named - known:
-        raise NotRead(sorted(named - known) or given)
+    if not set(options) <= {"groups", "scrape_configs"} or not all(fits) or named - known:
+        raise NotRead(sorted(named - known) or options)
 
 
 def received(text: str) -> None:
@@ -141,8 +143,8 @@ def api() -> Mapping[str, Any]:
     finally:
         sys.path.pop(0)
         sys.modules.pop("pages", None)
-    found: Mapping[str, Any] = pages.openapi()
-    return found
+    results: Mapping[str, Any] = pages.openapi()
+    return results
 
 
 # The reader of each block, page by page; graph-format.md and plugins.md have tests of their own.

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "jobspec.md").read_text()
 OTHERS = (ROOT / "docs" / "coming-from-others.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE + OTHERS, re.S)
-BY_POLICY = set(re.findall(r'\(given, "(\w+)"', inspect.getsource(model)))
+BY_POLICY = set(re.findall(r'\(options, "(\w+)"', inspect.getsource(model)))
 FOUR = "{type: core, replicas: 4}"
 
 
@@ -127,13 +127,13 @@ def said(cell: str) -> list[Any]:
 
 @pytest.mark.parametrize("cell", [row[3] for row in rows(OTHERS.split("## Options side by side")[1])])
 def test_words_for_slurm_flux_and_kubernetes_are_read(cell: str) -> None:
-    for given in said(cell):
-        if "type" in given:
-            assert not rainbow.parse_jobspec({"resources": {"a": given}, "tasks": [{"command": ["x"]}]}).warnings
-        elif set(given) <= SYSTEM | BY_POLICY:
-            rainbow.parse_jobspec({"resources": {"a": {"type": "core"}}, "attributes": {"system": given}})
+    for options in said(cell):
+        if "type" in options:
+            assert not rainbow.parse_jobspec({"resources": {"a": options}, "tasks": [{"command": ["x"]}]}).warnings
+        elif set(options) <= SYSTEM | BY_POLICY:
+            rainbow.parse_jobspec({"resources": {"a": {"type": "core"}}, "attributes": {"system": options}})
         else:
-            assert set(given) <= {"replicas", "exclusive"}
+            assert set(options) <= {"replicas", "exclusive"}
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def test_every_form_of_networkx_is_the_same_cluster(form: str) -> None:
     assert (cluster.name, dict(cluster.totals)) == ("willow", {"cluster": 1, "core": 12, "node": 2})
     assert set(cluster.graph.edges) == set(expected.graph.edges)
     for vertex, fields in cluster.graph.nodes(data=True):
-        told = {key: fields[key] for key in ("type", "size", "name", "rank", "properties")}
-        assert told == {key: expected.graph.nodes[vertex][key] for key in told}
+        answer = {key: fields[key] for key in ("type", "size", "name", "rank", "properties")}
+        assert answer == {key: expected.graph.nodes[vertex][key] for key in answer}
 
 
 @pytest.mark.parametrize("form", FORMS)

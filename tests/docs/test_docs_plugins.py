@@ -37,8 +37,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
         [*pip, "--target", "site", *(f"./{name}" for name in PACKAGES)], cwd=folder, capture_output=True, text=True
     )
     assert made.returncode == 0, made.stderr
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAINBOW_", "PYTEST_"))}
-    return folder, {**kept, "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(ROOT)])}
+    stored = {key: value for key, value in os.environ.items() if not key.startswith(("RAINBOW_", "PYTEST_"))}
+    return folder, {**stored, "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(ROOT)])}
 
 
 def test_page_has_a_package_of_under_40_lines_for_each_plug_in_point() -> None:

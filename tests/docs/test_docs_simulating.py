@@ -108,9 +108,9 @@ RUN = [
 def test_a_command_prints_what_the_page_says(folder, monkeypatch, command, text):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TZ", "UTC")
-    found = CliRunner().invoke(main, shlex.split(command)[1:], env={"COLUMNS": "110"})
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    assert [line.rstrip() for line in found.output.splitlines()] == [line.rstrip() for line in text.splitlines()]
+    result = CliRunner().invoke(main, shlex.split(command)[1:], env={"COLUMNS": "110"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert [line.rstrip() for line in result.output.splitlines()] == [line.rstrip() for line in text.splitlines()]
 
 
 def test_the_picture_was_drawn(folder, monkeypatch):

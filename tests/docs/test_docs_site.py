@@ -34,14 +34,14 @@ def test_index_has_four_doors_and_leads_to_every_page() -> None:
 def test_every_operation_setting_and_code_is_on_a_generated_page_with_words(site: Any) -> None:
     made = {name: page() for name, page in site.PAGES.items()}
     for path, methods in site.openapi()["paths"].items():
-        for method, told in methods.items():
+        for method, answer in methods.items():
             assert f"## {method.upper()} {path}\n" in made["http-api.md"]
-            assert len(told["summary"].split()) >= 2, path
+            assert len(answer["summary"].split()) >= 2, path
     assert all(row.split("|")[3].strip() for row in made["codes.md"].splitlines() if row.startswith("| `"))
     assert made["codes.md"].count("| `") >= 25
     for module, names in site.NAMES.items():
-        found = __import__(module, fromlist=names)
-        assert [name for name in names if not getattr(found, name).__doc__] == []
+        result = __import__(module, fromlist=names)
+        assert [name for name in names if not getattr(result, name).__doc__] == []
 
 
 def test_every_command_key_and_metric_is_on_the_page_it_is_generated_into(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,15 +42,15 @@ def test_joining_a_slurm_cluster_works_as_it_is_written(tmp_path: Path, on_slurm
     assert on_slurm.run("squeue", "-h", "-t", "PD,R") == ""
     shown = "".join(f"$ {command}\n{text}" for command, text in commands(PAGE))
     with rainbow_at(tmp_path) as url:
-        given = f"RAINBOW_URL={url} RAINBOW_REGISTRATION_SECRET={REGISTRATION} RAINBOW_CREDENTIALS=credentials.json"
-        script = f"export {given} COLUMNS=200\n"
+        value = f"RAINBOW_URL={url} RAINBOW_REGISTRATION_SECRET={REGISTRATION} RAINBOW_CREDENTIALS=credentials.json"
+        script = f"export {value} COLUMNS=200\n"
         for command, _ in commands(PAGE):
             script += f"echo '$ '{_quoted(command)}\n{command}\n"
             if command.endswith("&"):
                 script += "until grep -q 'started for' printed; do sleep 0.2; done\n"
         printed = in_a_shell(tmp_path, script)
-    told = re.sub(r"^rainbow agent: task .*\n", "", printed, flags=re.M)  # when it is told is the agent's affair
-    assert plain(told) == plain(shown), printed
+    answer = re.sub(r"^rainbow agent: task .*\n", "", printed, flags=re.M)  # when it is told is the agent's affair
+    assert plain(answer) == plain(shown), printed
     on_slurm.run("scancel", "-n", "whole")
 
 

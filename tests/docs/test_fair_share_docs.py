@@ -51,8 +51,8 @@ ORDINARY = {"already", "apportionqsares", "nodepoolschedler", "nodpoolscheduler"
 def words_of(tex):
     """Every word the text emphasises, every item it explains and every section it has, without arguments."""
     text = re.sub(r"(?m)^\s*%.*$", "", tex)
-    found = re.findall(r"\{\\em\s+([^{}]+)\}|\\item\[([^\]]+)\]|\\(?:sub)*section\{([^{}]+)\}", text)
-    for word in {part for parts in found for part in parts if part}:
+    result = re.findall(r"\{\\em\s+([^{}]+)\}|\\item\[([^\]]+)\]|\\(?:sub)*section\{([^{}]+)\}", text)
+    for word in {part for parts in result for part in parts if part}:
         for name in re.split(r"\(\),", word):
             plain = re.sub(r"\(.*\)|\[O\]|\.java$|^.*\.(?=\w+\()|\s+Jobs$", "", name.replace("\\_", "_"))
             yield re.sub(r"[^a-z0-9]", "", plain.lower())

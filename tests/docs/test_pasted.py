@@ -156,7 +156,7 @@ def graph_on(text: str, file: str) -> Any:
 def around(folder: Path, page: Page, text: str) -> Iterator[dict[str, str]]:
     """Start what the page takes for granted; yield the variables that its reader has set."""
     with ExitStack() as stack:
-        given = {"COLUMNS": str(page.columns)}
+        options = {"COLUMNS": str(page.columns)}
         if page.nodes:
             url = stack.enter_context(rainbow_at(folder))
             with Client(url, REGISTRATION) as client:
@@ -167,10 +167,10 @@ def around(folder: Path, page: Page, text: str) -> Iterator[dict[str, str]]:
             else:
                 stack.enter_context(Client(url, made["secret"])).heartbeat(page.cluster, "a")
             session.save(folder / "credentials.json", url, page.cluster, made["token"], made["secret"])
-            given |= {"RAINBOW_URL": url, "RAINBOW_REGISTRATION_SECRET": REGISTRATION}
-            given |= {"RAINBOW_TOKEN": page.token} if page.token else {}
-            given |= {"RAINBOW_CREDENTIALS": str(folder / "credentials.json")}
-        yield given
+            options |= {"RAINBOW_URL": url, "RAINBOW_REGISTRATION_SECRET": REGISTRATION}
+            options |= {"RAINBOW_TOKEN": page.token} if page.token else {}
+            options |= {"RAINBOW_CREDENTIALS": str(folder / "credentials.json")}
+        yield options
 
 
 def programs(folder: Path, page: Page) -> None:
@@ -191,13 +191,13 @@ def programs(folder: Path, page: Page) -> None:
 def test_pasted_page_prints_what_it_shows(tmp_path: Path, name: str) -> None:
     page, shown = PAGES[name], blocks(text_of(name))
     with ExitStack() as stack:
-        given, instead = stack.enter_context(around(tmp_path, page, text_of(name))), dict(page.instead)
+        options, instead = stack.enter_context(around(tmp_path, page, text_of(name))), dict(page.instead)
         if "postgresql" in text_of(name) and not page.nodes:
             database = stack.enter_context(postgres()).new_database()
             ports = dict(zip(("8443", "8444"), map(str, free_ports(2)), strict=True))
             instead |= {"postgresql+psycopg://rainbow@localhost/rainbow": database, **ports}
         programs(tmp_path, page)
-        printed = paste(tmp_path, [typed(block.typed, instead, page.until) for block in shown], PATIENCE, given)
+        printed = paste(tmp_path, [typed(block.typed, instead, page.until) for block in shown], PATIENCE, options)
     assert len(printed) == len(shown), printed[-1:]
     for block, text in zip(shown, printed, strict=True):
         if block.printed:

@@ -53,10 +53,10 @@ nothing; here; counts
 
 - One thing: two things: three things.
 """
-    found = reading.measure([page])
-    assert (found.sentences, found.words, found.semicolons, found.you) == (3, 19, 1, 1)
-    assert found.abstract == ["What it keeps is safe."]
-    assert found.crammed == ["One thing: two things: three things."]
+    result = reading.measure([page])
+    assert (result.sentences, result.words, result.semicolons, result.you) == (3, 19, 1, 1)
+    assert result.abstract == ["What it keeps is safe."]
+    assert result.crammed == ["One thing: two things: three things."]
 
 
 @pytest.mark.parametrize("name", [name for name in reading.pages() if name != "README.md"])
@@ -82,9 +82,9 @@ def places(text: str) -> Iterator[str]:
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: asked["question"])
 def test_question_is_answered_in_one_place_of_its_page(asked: dict[str, Any]) -> None:
     text = reading.pages()[asked["page"]]
-    found = [" ".join(place.split()) for place in places(text)]
-    assert any(all(re.search(fact, place, re.I) for fact in asked["facts"]) for place in found), asked["answer"]
+    results = [" ".join(place.split()) for place in places(text)]
+    assert any(all(re.search(fact, place, re.I) for fact in asked["facts"]) for place in results), asked["answer"]
 
 
 def test_there_are_thirty_questions() -> None:
-    assert len({asked["question"] for asked in QUESTIONS}) == len(QUESTIONS) == 30
+    assert len({request["question"] for request in QUESTIONS}) == len(QUESTIONS) == 30

@@ -25,21 +25,21 @@ def run(*words: object, cwd: Path, code: int = 0, **more: str) -> str:
 
 
 def test_the_list_of_parts_names_each_and_is_the_same_again() -> None:
-    found = [
+    results = [
         {"name": "rainbow-hpc", "version": "0.2.0", "requires": ["PyYAML>=6", "x; extra == 'dev'"], "license": "MIT"},
         {"name": "PyYAML", "version": "6.0", "requires": [], "license": "MIT"},
         {"name": "pip", "version": "25", "requires": [], "license": ""},
     ]
-    told = json.loads(sbom("0.2.0", found, 1_700_000_000))
-    assert (told["bomFormat"], told["specVersion"], told["metadata"]["timestamp"]) == (
+    answer = json.loads(sbom("0.2.0", results, 1_700_000_000))
+    assert (answer["bomFormat"], answer["specVersion"], answer["metadata"]["timestamp"]) == (
         "CycloneDX",
         "1.6",
         "2023-11-14T22:13:20Z",
     )
-    names = {told["metadata"]["component"]["name"], *(one["name"] for one in told["components"])}
-    assert names == {one["name"] for one in found}
-    assert {"ref": "pkg:pypi/rainbow-hpc@0.2.0", "dependsOn": ["pkg:pypi/pyyaml@6.0"]} in told["dependencies"]
-    assert sbom("0.2.0", list(found), 1_700_000_000) == sbom("0.2.0", found, 1_700_000_000)
+    names = {answer["metadata"]["component"]["name"], *(one["name"] for one in answer["components"])}
+    assert names == {one["name"] for one in results}
+    assert {"ref": "pkg:pypi/rainbow-hpc@0.2.0", "dependsOn": ["pkg:pypi/pyyaml@6.0"]} in answer["dependencies"]
+    assert sbom("0.2.0", list(results), 1_700_000_000) == sbom("0.2.0", results, 1_700_000_000)
     assert canonical("a_B.c") == "a-b-c"
 
 

@@ -10,12 +10,12 @@ def test_picture_is_what_is_simulated():
 
 
 def test_every_class_runs_its_share_over_three_hundred_rounds():
-    ran, wanted = simulate()
+    ran, requirement = simulate()
     assert (WORKERS, ROUNDS, min(PERCENTS.values())) == (50, 300, 1)
     for name, percent in PERCENTS.items():
         assert abs(sum(ran[name]) / ROUNDS - WORKERS * percent / 100) < 1
     assert sum(ran["tryout"]) > 60  # half a worker over 300 rounds is 150; the original ran none
-    assert all(sum(row) == WORKERS for row in zip(*wanted.values(), strict=True))
+    assert all(sum(row) == WORKERS for row in zip(*requirement.values(), strict=True))
 
 
 def test_pictures_of_recorded_runs_are_what_is_drawn():

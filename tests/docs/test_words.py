@@ -38,9 +38,11 @@ def texts() -> dict[str, list[tuple[str, str]]]:
 @pytest.mark.parametrize("where", ["pages", "docstrings"])
 @pytest.mark.parametrize("pattern", WORDS)
 def test_word_is_not_used_again(pattern: str, where: str, texts: dict[str, list[tuple[str, str]]]) -> None:
-    found = [place for place, text in texts[where] for _ in re.finditer(rf"\b(?:{pattern})\b", text, re.I)]
+    results = [place for place, text in texts[where] for _ in re.finditer(rf"\b(?:{pattern})\b", text, re.I)]
     allowed = WORDS[pattern][where]
-    assert len(found) <= allowed, f"{pattern}: write {WORDS[pattern]['instead']}; found in {', '.join(found[:20])}"
+    assert len(results) <= allowed, (
+        f"{pattern}: write {WORDS[pattern]['instead']}; found in {', '.join(results[:20])}"
+    )
 
 
 def test_every_module_has_one_line_of_purpose() -> None:

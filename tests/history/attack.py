@@ -67,8 +67,8 @@ BREAKS = (
     Break(
         "an Idempotency-Key is not looked up",
         "rainbow/service/placement/submission.py",
-        "json.dumps([asked.key, sorted(asked.credentials)])",
-        "json.dumps([asked.key, __import__('time').time_ns()])",
+        "json.dumps([submission.key, sorted(submission.credentials)])",
+        "json.dumps([submission.key, __import__('time').time_ns()])",
     ),
     Break(
         "a cancel is answered and not done",
@@ -80,10 +80,10 @@ BREAKS = (
     Break(
         "a cluster's state is answered from two seconds ago",
         "rainbow/service/clusters/registration.py",
-        "    values = dict(found.values) if found else {}",
+        "    values = dict(result.values) if result else {}",
         "    import time\n    old = vars(service).setdefault('old', {})\n"
         "    if name not in old or old[name][0] < time.monotonic() - 2:\n"
-        "        old[name] = (time.monotonic(), dict(found.values) if found else {})\n    values = old[name][1]",
+        "        old[name] = (time.monotonic(), dict(result.values) if result else {})\n    values = old[name][1]",
         "",
     ),
     Break(
@@ -159,8 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code, rules, text = broken_by(one)
             if rules or code == 2:
                 break
-        told = ", ".join(rules) or ("not found" if code == 0 else text.strip()[-1_000:])
-        print(f"{one.name}: {told}", flush=True)
+        message = ", ".join(rules) or ("not found" if code == 0 else text.strip()[-1_000:])
+        print(f"{one.name}: {message}", flush=True)
         missed, odd = missed + (not rules), odd + (code == 2 and not rules)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
     return 2 if odd else int(missed > 1)

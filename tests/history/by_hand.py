@@ -21,9 +21,12 @@ def _asked(k: int, at: float) -> Lines:
     if k == 0:
         return [op("submit", at, {"name": name}, 503, {"outcome": "none"})]
     if k == 3:
-        asked = {"name": name, "key": "one"}
-        first, again = op("submit", at, asked, 201, {"id": job}, "d"), op("submit", at + 1, asked, 200, {"id": job})
-        return [op("submit", at, asked, None), first, again]
+        request = {"name": name, "key": "one"}
+        first, again = (
+            op("submit", at, request, 201, {"id": job}, "d"),
+            op("submit", at + 1, request, 200, {"id": job}),
+        )
+        return [op("submit", at, request, None), first, again]
     if k == 4:
         parts = [{"status": 201, "id": "j4"}, {"status": 201, "id": "j5"}, {"status": 422}]
         batch = {"jobs": [{"name": "n4"}, {"name": "n5"}, {"name": "odd"}], "key": "all"}
@@ -108,9 +111,9 @@ def right() -> Lines:
 # ── how each fault is made of the right history ──
 
 
-def line(lines: Lines, f: str, at: int = 0, **asked: Any) -> dict[str, Any]:
+def line(lines: Lines, f: str, at: int = 0, **request: Any) -> dict[str, Any]:
     """Return one line of a kind, of those that ask this."""
-    return [each for each in lines if each["f"] == f and asked.items() <= (each.get("ask") or {}).items()][at]
+    return [each for each in lines if each["f"] == f and request.items() <= (each.get("ask") or {}).items()][at]
 
 
 def told(lines: Lines, **data: Any) -> dict[str, Any]:
@@ -163,8 +166,8 @@ def without(name: str) -> Callable[[list[Any]], None]:
     return lambda jobs: jobs.remove(next(job for job in jobs if job["name"] == name))
 
 
-def put(lines: Lines, f: str, at: int = 0, asked: Any = None, **values: Any) -> None:
-    line(lines, f, at, **(asked or {})).update(values)
+def put(lines: Lines, f: str, at: int = 0, request: Any = None, **values: Any) -> None:
+    line(lines, f, at, **(request or {})).update(values)
 
 
 def reader_two(lines: Lines, change: Callable[[list[Any]], Any]) -> None:
@@ -203,7 +206,7 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
         "a part is lost": lambda lines: jobs_everywhere(lines, without("n5")),
         "a job is there twice": lambda lines: jobs_everywhere(lines, twin("idle1", "i2")),
         "a refused job is there": lambda lines: put(
-            lines, "submit", asked={"name": "n9"}, status=409, answer={"code": "conflict"}
+            lines, "submit", request={"name": "n9"}, status=409, answer={"code": "conflict"}
         ),
         "a refused part is there": lambda lines: line(lines, "batch")["answer"].update(
             answers=[{"status": 201, "id": "j4"}, {"status": 503, "outcome": "none"}, {"status": 422}]
@@ -235,7 +238,7 @@ FAULTS: dict[str, dict[str, Callable[[Lines], Any]]] = {
         "a cancel lets a task be": lambda lines: lines.append(
             op("cancel", 71, {"job": "j7"}, 200, {"state": "WAITING", "tasks": {"j7-0": "WAITING"}})
         ),
-        "an acknowledged job is not found": lambda lines: put(lines, "read", asked={"job": "j7"}, status=404),
+        "an acknowledged job is not found": lambda lines: put(lines, "read", request={"job": "j7"}, status=404),
     },
     "ends": {
         "a job does not end": both(

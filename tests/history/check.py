@@ -63,8 +63,8 @@ def answers(history: History) -> Judgment:
     faults = []
     for each in history.answered:
         parts = each.answer.get("answers") if each.f == "batch" and isinstance(each.answer, Mapping) else None
-        told = [(each.status, each.answer), *((part.get("status"), part) for part in parts or ())]
-        for at, (status, answer) in enumerate(told):
+        reported = [(each.status, each.answer), *((part.get("status"), part) for part in parts or ())]
+        for at, (status, answer) in enumerate(reported):
             stated = answer.get("outcome") if isinstance(answer, Mapping) else None
             where = f"part {at - 1} of " if at else ""
             if status is None:
@@ -83,7 +83,7 @@ def submits(history: History) -> Judgment:
     groups = defaultdict(list)
     for attempt in history.attempts:
         groups[attempt.identity].append(attempt)
-    asked = {attempt.name for attempt in history.attempts}
+    requests = {attempt.name for attempt in history.attempts}
     answered = {attempt.job for attempt in history.attempts if attempt.outcome == DONE}
     faults = []
     for identity, tries in groups.items():
@@ -94,7 +94,7 @@ def submits(history: History) -> Judgment:
         called = defaultdict(list)
         for job in reader.answer:
             called[job.get("name")].append(job["id"])
-            if job.get("name") not in asked and job["id"] not in answered:
+            if job.get("name") not in requests and job["id"] not in answered:
                 faults.append(f"job {job['id']} ({job.get('name')}) is nobody's{_by(reader)}")
         for identity, tries in groups.items():
             there = [job for name in sorted({attempt.name for attempt in tries}) for job in called[name]]
@@ -123,9 +123,9 @@ def reads(history: History) -> Judgment:
             seen[each.ask["job"]].append(each)
     for job, operations in seen.items() if history.final("final-events") else ():
         operations.sort(key=lambda each: each.call)
-        told = [(each, str(each.answer["state"])) for each in operations if (each.answer or {}).get("state")]
-        looked.update(f"{each.f}s" for each, _ in told)
-        faults += _backward(f"job {job}", told, _labels(history, job))
+        answer = [(each, str(each.answer["state"])) for each in operations if (each.answer or {}).get("state")]
+        looked.update(f"{each.f}s" for each, _ in answer)
+        faults += _backward(f"job {job}", answer, _labels(history, job))
         for task in sorted({name for each in operations for name in (each.answer or {}).get("tasks") or ()}):
             states = [
                 (each, each.answer["tasks"][task]) for each in operations if task in (each.answer.get("tasks") or ())
@@ -203,9 +203,9 @@ def _end_of(history: History, job: Mapping[str, Any]) -> Iterator[str]:
     last = [history.paths[task][-1]["state"] for task in history.tasks.get(job["id"], ())]
     if not own and not last:
         yield f"is {job['state']}, and no event says so"
-    for told in [*([state_of(last)] if last else []), *own[-1:]]:
-        if told != job["state"]:
-            yield f"is {job['state']}, its last event says {told}"
+    for answer in [*([state_of(last)] if last else []), *own[-1:]]:
+        if answer != job["state"]:
+            yield f"is {job['state']}, its last event says {answer}"
     if (count := sum(state in ENDED for state in own)) > 1:
         yield f"ended {count} times: {' → '.join(own)}"
 
@@ -270,9 +270,9 @@ def registers(history: History) -> Judgment:
     for each in history.of("put-state", "get-state"):
         if each.outcome == NONE or (each.f == "get-state" and each.outcome != DONE):
             continue
-        told = each.ask if each.f == "put-state" else each.answer
-        one = {each.ask["key"]: (told or {}).get("value")} if "key" in each.ask else {}
-        for key, value in ((told or {}).get("values") or one).items():
+        answer = each.ask if each.f == "put-state" else each.answer
+        one = {each.ask["key"]: (answer or {}).get("value")} if "key" in each.ask else {}
+        for key, value in ((answer or {}).get("values") or one).items():
             kind = WRITE if each.f == "put-state" else IS
             accesses[each.ask.get("cluster"), key].append(_access(each, kind, value))
     firsts: dict[tuple[Any, ...], Any] = {}
@@ -307,32 +307,32 @@ def events(history: History) -> Judgment:
     for stream, readers in history.stream("final-events").items():
         numbers = [event["id"] for event in readers[0].answer]
         for reader in readers:
-            told = [event["id"] for event in reader.answer]
-            looked["events"] += len(told)
-            faults += [f"{late} follows {early}{_by(reader)}" for early, late in pairwise(told) if late <= early]
-            if told != numbers:
-                faults.append(f"other events{_by(reader)}: {_difference(numbers, told)}")
+            answer = [event["id"] for event in reader.answer]
+            looked["events"] += len(answer)
+            faults += [f"{late} follows {early}{_by(reader)}" for early, late in pairwise(answer) if late <= early]
+            if answer != numbers:
+                faults.append(f"other events{_by(reader)}: {_difference(numbers, answer)}")
         for follower in followers.get(stream, ()):
             looked["followed"] += len(follower.answer)
             after = follower.ask.get("after", follower.answer[0] - 1 if follower.answer else inf)
-            wanted = [number for number in numbers if number > after]
-            if follower.answer != wanted:
-                faults.append(f"follower {follower.client}: {_difference(wanted, follower.answer)}")
+            requirements = [number for number in numbers if number > after]
+            if follower.answer != requirements:
+                faults.append(f"follower {follower.client}: {_difference(requirements, follower.answer)}")
     return Judgment(looked, faults)
 
 
-def _difference(wanted: Sequence[int], told: Sequence[int]) -> str:
+def _difference(requirements: Sequence[int], answer: Sequence[int]) -> str:
     """Say what one was told and another was not."""
-    missing, odd = sorted(set(wanted) - set(told)), sorted(set(told) - set(wanted))
-    twice = sorted(number for number, count in Counter(told).items() if count > 1)
-    back = [late for early, late in pairwise(told) if late < early]
+    missing, odd = sorted(set(requirements) - set(answer)), sorted(set(answer) - set(requirements))
+    twice = sorted(number for number, count in Counter(answer).items() if count > 1)
+    back = [late for early, late in pairwise(answer) if late < early]
     parts = {"missed": missing, "unknown": odd, "twice": twice, "out of order": back}
-    return ", ".join(f"{name} {_few(found)}" for name, found in parts.items() if found)
+    return ", ".join(f"{name} {_few(result)}" for name, result in parts.items() if result)
 
 
-def _few(found: Sequence[Any]) -> str:
-    more = f" and {len(found) - MOST_EXAMPLES} more" if len(found) > MOST_EXAMPLES else ""
-    return " ".join(map(str, found[:MOST_EXAMPLES])) + more
+def _few(results: Sequence[Any]) -> str:
+    more = f" and {len(results) - MOST_EXAMPLES} more" if len(results) > MOST_EXAMPLES else ""
+    return " ".join(map(str, results[:MOST_EXAMPLES])) + more
 
 
 def bookings(history: History) -> Judgment:
@@ -348,8 +348,8 @@ def bookings(history: History) -> Judgment:
         if free < 0 or (total is not None and free > total):
             faults.append(f"{free} of {total} are free: {each}")
     for noted in history.final("final-free"):
-        for cluster, found in noted.answer.items():
-            free, total = found if isinstance(found, Sequence) else (found, totals.get(cluster))
+        for cluster, result in noted.answer.items():
+            free, total = result if isinstance(result, Sequence) else (result, totals.get(cluster))
             looked["final figures"] += 1
             if total is not None and free != total:
                 faults.append(f"{cluster}: {free} of {total} are free at the end{_by(noted)}")
@@ -459,10 +459,10 @@ def report(history: History, judgments: Mapping[str, Judgment], name: str) -> tu
             lines.append(f"         and {more:,} more")
     words = Counter(one.word for one in judgments.values())
     reasons = unjudged(history, judgments)
-    told = ", ".join(f"{words[word]} rules {verb}" for word, verb in (("broken", "broken"), ("holds", "hold")))
-    told = told if words["broken"] else f"{words['holds']} rules hold"
+    text = ", ".join(f"{words[word]} rules {verb}" for word, verb in (("broken", "broken"), ("holds", "hold")))
+    text = text if words["broken"] else f"{words['holds']} rules hold"
     lines += [f"it cannot be judged: {reason}" for reason in reasons]
-    lines.append(f"{told}, {len(history.operations):,} operations, history in {name}")
+    lines.append(f"{text}, {len(history.operations):,} operations, history in {name}")
     return 1 if words["broken"] else 2 if reasons else 0, "\n".join(lines)
 
 

@@ -120,9 +120,9 @@ class Voice:
         answer: Any = None
         call = time.monotonic()
         with suppress(httpx.HTTPError, ValueError):
-            told = self._api.request(verb, f"{url}{path}", json=body, headers=headers)
-            answer = told.json() if told.content else {}
-            status = told.status_code
+            reported = self._api.request(verb, f"{url}{path}", json=body, headers=headers)
+            answer = reported.json() if reported.content else {}
+            status = reported.status_code
         end = time.monotonic()
         noted = shown(answer) if status is not None and status < 400 else _problem(answer)
         self.notebook.line(
@@ -160,14 +160,14 @@ def submitting(voice: Voice) -> None:
     jobs = [{"jobspec": spec, "name": name} for spec, name in zip(specs, names, strict=True)]
     for _ in range(tries):
         if count > 1:
-            asked = {"jobs": [{"name": name} for name in names], "key": key}
+            request = {"jobs": [{"name": name} for name in names], "key": key}
             status, answer = voice.ask(
-                "batch", asked, ("POST", "/v1/jobs:batch", {"jobs": jobs}), world.token, _parts
+                "batch", request, ("POST", "/v1/jobs:batch", {"jobs": jobs}), world.token, _parts
             )
             parts = answer["answers"] if status == 200 else []
         else:
-            asked = {"name": names[0], "key": key}
-            status, answer = voice.ask("submit", asked, ("POST", "/v1/jobs", jobs[0]), world.token, _placed)
+            request = {"name": names[0], "key": key}
+            status, answer = voice.ask("submit", request, ("POST", "/v1/jobs", jobs[0]), world.token, _placed)
             parts = [answer] if status is not None and status < 300 else []
         world.jobs += [part["id"] for part in parts if "id" in part]
         if status is not None and status < 500:
@@ -206,9 +206,9 @@ def changing(voice: Voice) -> None:
     """Change a variable of a cluster's state; each value is written once."""
     cluster, key = voice.chance.choice(["oak", "elm"]), voice.chance.choice(["va", "vb"])
     value = voice.number()
-    asked = {"cluster": cluster, "key": key, "value": value}
+    query = {"cluster": cluster, "key": key, "value": value}
     request = ("PATCH", f"/v1/clusters/{cluster}/state", {key: value})
-    voice.ask("put-state", asked, request, voice.world.secrets[cluster], lambda _: {})
+    voice.ask("put-state", query, request, voice.world.secrets[cluster], lambda _: {})
 
 
 def looking(voice: Voice) -> None:
@@ -217,9 +217,9 @@ def looking(voice: Voice) -> None:
     secret = voice.world.secrets[cluster]
     request = ("GET", f"/v1/clusters/{cluster}/state", None)
     voice.ask("get-state", {"cluster": cluster}, request, secret, _variables)
-    asked = {"cluster": cluster, "total": CORES}
+    query = {"cluster": cluster, "total": CORES}
     request = ("GET", f"/v1/clusters/{cluster}/scheduler", None)
-    voice.ask("figures", asked, request, secret, lambda answer: {"free": answer["figures"].get("idle")})
+    voice.ask("figures", query, request, secret, lambda answer: {"free": answer["figures"].get("idle")})
 
 
 def _variables(answer: Any) -> Any:
@@ -255,9 +255,9 @@ def minting(voice: Voice) -> None:
     for _ in range(voice.chance.randrange(4)):
         generation = len(values)
         values.append("")  # until its value is known
-        asked = {"token": token, "generation": generation}
+        request = {"token": token, "generation": generation}
         status, answer = voice.ask(
-            "rotate", asked, ("POST", f"/v1/tokens/{token}:rotate", None), secret, lambda _: {}
+            "rotate", request, ("POST", f"/v1/tokens/{token}:rotate", None), secret, lambda _: {}
         )
         if status == 200:
             values[generation] = answer["token"]
@@ -276,8 +276,8 @@ def trying(voice: Voice, token: str = "") -> None:
     cluster, values = voice.world.tokens[token]
     for generation, value in list(enumerate(values)):
         if value:
-            asked = {"token": token, "generation": generation}
-            voice.ask("open", asked, ("GET", f"/v1/clusters/{cluster}", None), value, lambda _: {})
+            request = {"token": token, "generation": generation}
+            voice.ask("open", request, ("GET", f"/v1/clusters/{cluster}", None), value, lambda _: {})
 
 
 class Follower:
@@ -302,9 +302,9 @@ class Follower:
         headers = {"Authorization": f"Bearer {self.world.token}", "Last-Event-ID": str(self._last)}
         headers["Accept"] = "text/event-stream"
         timeout = httpx.Timeout(TIMEOUT, read=5.0)
-        with httpx.stream("GET", f"{url}/v1/events?after=0{self._query}", headers=headers, timeout=timeout) as told:
+        with httpx.stream("GET", f"{url}/v1/events?after=0{self._query}", headers=headers, timeout=timeout) as answer:
             number, event = 0, False
-            for row in told.iter_lines() if told.status_code == 200 else ():
+            for row in answer.iter_lines() if answer.status_code == 200 else ():
                 if self.over.is_set():
                     return
                 name, _, value = row.partition(": ")

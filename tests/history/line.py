@@ -39,15 +39,15 @@ class Head:
     @property
     def length(self) -> int | None:
         """The length of its body, if it says one."""
-        found = self.value(b"content-length")
-        return None if found is None else int(found)
+        result = self.value(b"content-length")
+        return None if result is None else int(result)
 
     @property
     def closing(self) -> bytes:
         """A request after which its connection ends."""
         first, *rows = self.raw[:-4].split(b"\r\n")
-        kept = [row for row in rows if not row.lower().startswith(b"connection:")]
-        return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+        stored = [row for row in rows if not row.lower().startswith(b"connection:")]
+        return b"\r\n".join([first, *stored, b"Connection: close", b"", b""])
 
     @property
     def bodiless(self) -> bool:
@@ -61,8 +61,8 @@ class Head:
         method = first.split(b" ", 1)[0]
         if self.value(b"accept") == b"text/event-stream":
             return False
-        told = self.value(b"idempotency-key") is not None or method in (b"GET", b"DELETE")
-        return told or any(verb in first for verb in OF_AGENTS)
+        answer = self.value(b"idempotency-key") is not None or method in (b"GET", b"DELETE")
+        return answer or any(verb in first for verb in OF_AGENTS)
 
 
 class Line:

@@ -90,9 +90,9 @@ class Operation:
         return outcome(self.status, self.answer)
 
     def __str__(self) -> str:
-        told = "no answer" if self.status is None else self.status
-        asked = " ".join(f"{key} {value}" for key, value in self.ask.items() if isinstance(value, (str, int, float)))
-        return f"{self.f} {asked}: {told}, by {self.client} at {self.call:.3f} to {self.end:.3f}"
+        text = "no answer" if self.status is None else self.status
+        query = " ".join(f"{key} {value}" for key, value in self.ask.items() if isinstance(value, (str, int, float)))
+        return f"{self.f} {query}: {text}, by {self.client} at {self.call:.3f} to {self.end:.3f}"
 
 
 def outcome(status: int | None, answer: Any) -> str:
@@ -153,8 +153,8 @@ class History:
                 raise Unreadable(f"line {number} is not JSON: {fault}") from None
             if not isinstance(line, Mapping) or not isinstance(line.get("f"), str):
                 raise Unreadable(f"line {number} must be an object with f")
-            asked = line.get("ask") or {}
-            if absent := [key for key in NEEDED.get(line["f"], ()) if key not in asked]:
+            request = line.get("ask") or {}
+            if absent := [key for key in NEEDED.get(line["f"], ()) if key not in request]:
                 raise Unreadable(f"line {number}: {line['f']} must have {' and '.join(absent)} in ask")
             lines.append(line)
         return cls(lines)
@@ -179,10 +179,10 @@ class History:
 
     def stream(self, kind: str) -> dict[Any, list[Operation]]:
         """Return the lines of a kind by the stream that their numbers are of."""
-        found: dict[Any, list[Operation]] = {}
+        results: dict[Any, list[Operation]] = {}
         for each in self.final(kind):
-            found.setdefault(each.ask.get("stream"), []).append(each)
-        return found
+            results.setdefault(each.ask.get("stream"), []).append(each)
+        return results
 
     @cached_property
     def events(self) -> list[Mapping[str, Any]]:
@@ -197,29 +197,29 @@ class History:
     @cached_property
     def paths(self) -> dict[str, list[Mapping[str, Any]]]:
         """{task: the data of its events, in their order}."""
-        found: dict[str, list[Mapping[str, Any]]] = {}
+        results: dict[str, list[Mapping[str, Any]]] = {}
         for event in self.events:
             if event["kind"] == "task":
-                found.setdefault(event["data"]["task"], []).append(event["data"])
-        return found
+                results.setdefault(event["data"]["task"], []).append(event["data"])
+        return results
 
     @cached_property
     def tasks(self) -> dict[str, list[str]]:
         """{job: its tasks, as far as events name them}."""
-        found: dict[str, list[str]] = {}
+        results: dict[str, list[str]] = {}
         for task in self.paths:
-            found.setdefault(job_of(task), []).append(task)
-        return found
+            results.setdefault(job_of(task), []).append(task)
+        return results
 
     @cached_property
     def job_events(self) -> dict[str, list[Mapping[str, Any]]]:
         """{job: its events and those of its tasks, in their order}."""
-        found: dict[str, list[Mapping[str, Any]]] = {}
+        results: dict[str, list[Mapping[str, Any]]] = {}
         for event in self.events:
             if event["kind"] in ("job", "task"):
                 data = event["data"]
-                found.setdefault(data.get("job") or job_of(data["task"]), []).append(event)
-        return found
+                results.setdefault(data.get("job") or job_of(data["task"]), []).append(event)
+        return results
 
 
 def _attempts(each: Operation) -> Iterator[Attempt]:
@@ -229,10 +229,10 @@ def _attempts(each: Operation) -> Iterator[Attempt]:
         return
     key = each.ask.get("key")
     parts = each.answer.get("answers", []) if each.outcome == DONE and isinstance(each.answer, Mapping) else []
-    for at, asked in enumerate(each.ask["jobs"]):
+    for at, request in enumerate(each.ask["jobs"]):
         answer = parts[at] if at < len(parts) else {}
         stated = each.outcome if each.outcome != DONE else outcome(answer.get("status"), answer)
-        yield Attempt(asked["name"], f"{key}/{at}" if key else None, stated, answer.get("id"), each)
+        yield Attempt(request["name"], f"{key}/{at}" if key else None, stated, answer.get("id"), each)
 
 
 def job_of(task: str) -> str:

@@ -79,8 +79,8 @@ def kill(nemesis: Nemesis) -> str:
     """Kill a server with all its processes, a worker process, a scheduler, an agent or a keeper; start it again."""
     place, chance = nemesis.place, nemesis.chance
     target = chance.choice(["server", "server", "worker", "scheduler", "agent", "keeper", "router"])
-    if target == "keeper" and (found := place.keepers()):
-        one = chance.choice(found)
+    if target == "keeper" and (processes := place.keepers()):
+        one = chance.choice(processes)
         one.kill()
         return f"keeper {one.pid}"
     members = place.of("server" if target == "worker" else target) or place.of("server")
@@ -107,10 +107,10 @@ def pause(nemesis: Nemesis) -> str:
         return f"keeper {one.pid}"
     member = chance.choice(nemesis.place.members)
     with member.lock:
-        found = member.processes()
-        member.signal(signal.SIGSTOP, found)
+        result = member.processes()
+        member.signal(signal.SIGSTOP, result)
         nemesis.wait(LONGEST_PAUSE)
-        member.signal(signal.SIGCONT, found)
+        member.signal(signal.SIGCONT, result)
     return member.name
 
 
@@ -211,8 +211,8 @@ def batching(voice: Voice, token: str, most: int) -> Iterator[None]:
     for _ in range(most):
         names = [voice.number() for _ in range(BATCH)]
         jobs = [{"jobspec": spec, "name": name} for name in names]
-        asked = {"jobs": [{"name": name} for name in names]}
-        voice.ask("batch", asked, ("POST", "/v1/jobs:batch", {"jobs": jobs}), token, _brief)
+        request = {"jobs": [{"name": name} for name in names]}
+        voice.ask("batch", request, ("POST", "/v1/jobs:batch", {"jobs": jobs}), token, _brief)
         yield
 
 
@@ -228,11 +228,11 @@ def filling(voice: Voice, token: str, most: int) -> Iterator[None]:
     for _ in range(most):
         call, status, brief = time.monotonic(), None, None
         with suppress(httpx.HTTPError, ValueError):
-            told = httpx.post(
+            reported = httpx.post(
                 f"{voice.world.doors[0]}/v1/jobs:batch", content=body, headers=headers, timeout=2 * TIMEOUT
             )
-            answer = told.json()
-            status, brief = told.status_code, {key: answer[key] for key in ("code", "outcome") if key in answer}
+            answer = reported.json()
+            status, brief = reported.status_code, {key: answer[key] for key in ("code", "outcome") if key in answer}
         times = {"call": call, "return": time.monotonic()}
         voice.notebook.line("body", client=voice.name, ask={}, status=status, answer=brief, **times)
         yield
@@ -242,12 +242,12 @@ def filling(voice: Voice, token: str, most: int) -> Iterator[None]:
 def silence(url: str, token: str) -> Iterator[None]:
     """Ask for much on connections from which nothing is read."""
     where = urlsplit(url)
-    asked = f"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode() * 20
+    requested = f"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode() * 20
     doors = []
     for _ in range(SILENT):
         with suppress(OSError):
             doors.append(socket.create_connection((str(where.hostname), int(where.port or 80)), timeout=5))
-            doors[-1].sendall(asked)
+            doors[-1].sendall(requested)
     try:
         yield
     finally:

@@ -123,11 +123,11 @@ def note_end(
     wait(lambda: _all_free(place, world), "not all is free", 30)
     for name, url in place.readers.items():
         jobs = [job for page in _pages(url, everything) for job in page]
-        found = [{key: job[key] for key in ("id", "name", "state", "cluster", "account")} for job in jobs]
-        for job in found:
+        results = [{key: job[key] for key in ("id", "name", "state", "cluster", "account")} for job in jobs]
+        for job in results:
             if job["cluster"] != IDLE:
                 job |= {"cores": 1, "retries": RETRIES, "lost": _losses(url, job["id"], world.token)}
-        notebook.line("final-jobs", client=name, answer=found)
+        notebook.line("final-jobs", client=name, answer=results)
     _note_events(place, world, notebook, followers)
     notebook.line("runs", answer=read_signs(world.signs))
     url = next(iter(place.readers.values()))
@@ -180,9 +180,9 @@ def _note_events(place: Place, world: World, notebook: Notebook, followers: Sequ
         last = None
         for name, url in place.readers.items():
             at = next((shard for shard in place.shards if query and _has(shard, stream)), url)
-            found = read_events(at, world.token, query)
-            notebook.line("final-events", client=name, ask={"stream": stream}, answer=found)
-            last = found[-1]["id"] if found else None
+            results = read_events(at, world.token, query)
+            notebook.line("final-events", client=name, ask={"stream": stream}, answer=results)
+            last = results[-1]["id"] if results else None
         mine = [each for each in followers if each.stream == stream]
         wait(partial(_are_told, mine, last), f"followers of {stream} lag", 30)
         for each in mine:
@@ -202,19 +202,19 @@ def read_events(url: str, token: str, query: str) -> list[dict[str, Any]]:
     """Return all events, their times in seconds."""
     headers = {"Authorization": f"Bearer {token}"}
     text = httpx.get(f"{url}/v1/events?follow=false&after=0{query}", headers=headers, timeout=120).text
-    found = []
+    results = []
     for block in text.split("\n\n"):
         rows = dict(row.split(": ", 1) for row in block.splitlines() if ": " in row)
         if "data" in rows and "id" in rows:
             data = json.loads(rows["data"])
             data["at"] = datetime.fromisoformat(data["at"]).timestamp()
-            found.append({"id": int(rows["id"]), "kind": rows["event"], "data": data})
-    return found
+            results.append({"id": int(rows["id"]), "kind": rows["event"], "data": data})
+    return results
 
 
 def read_signs(folder: Path) -> dict[str, list[list[Any]]]:
     """Return each task's runs by their signs: start, last sign, whether they reached their end, exit code."""
-    found = {}
+    results = {}
     for file in folder.iterdir():
         runs: dict[str, list[Any]] = {}
         for row in file.read_text().splitlines():
@@ -223,8 +223,8 @@ def read_signs(folder: Path) -> dict[str, list[list[Any]]]:
             one[1] = max(one[1], float(at))
             if sign == "end":
                 one[2:] = [True, int(code[0])]
-        found[file.name] = list(runs.values())
-    return found
+        results[file.name] = list(runs.values())
+    return results
 
 
 def operate(notebook: Notebook, seconds: float, kinds: Sequence[str]) -> None:

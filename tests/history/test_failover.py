@@ -78,14 +78,14 @@ def test_the_leader_killed_under_four_submitters_costs_a_pause_and_nothing_else(
             until(lambda: all(Client(url, tries=1).ready() for url in urls))
         acknowledged, refused = one.acknowledged + two.acknowledged, one.refused + two.refused
         outcomes = Counter(answer.json()["outcome"] for answer in refused)
-        found = Counter(listed(urls[0], oak["token"]))
-        lost, doubled = set(acknowledged) - set(found), [job for job, count in found.items() if count > 1]
+        results = Counter(listed(urls[0], oak["token"]))
+        lost, doubled = set(acknowledged) - set(results), [job for job, count in results.items() if count > 1]
         print(f"{took:.1f} s without a submit, {len(acknowledged)} done, {dict(outcomes)} refused")
         assert took <= PROMISED
         assert {answer.status_code for answer in refused} == {503}
         assert not lost
         assert not doubled
-        assert len(found) <= len(acknowledged) + outcomes["unknown"]
+        assert len(results) <= len(acknowledged) + outcomes["unknown"]
         assert not watch.odd
         assert all(process.poll() is None for process in processes.running), "a process has ended"
         until(lambda: len(list(Client(urls[0], oak["token"]).all_jobs(state="COMPLETED"))) > 20)

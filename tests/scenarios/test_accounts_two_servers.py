@@ -47,14 +47,14 @@ def test_64_callers_get_100_jobs_and_charges_equal_the_runs_though_a_server_is_k
     processes = Processes(tmp_path, database)
     try:
         urls = [processes.serve(), processes.serve()]
-        told = register(urls[0], grid(2, 8))
+        answer = register(urls[0], grid(2, 8))
         with Client(urls[0], ADMIN) as admin:
             admin.put_account("bio", {"users": {"ann": {}}, "budget": {"amount": JOBS * SECONDS / 3_600}})
         scheduler = processes.start("scheduler")
         agent = ("agent", "--cluster", "oak", "--executor", "local")
-        processes.start(*agent, RAINBOW_URL=urls[1], RAINBOW_SECRET=told["secret"])
+        processes.start(*agent, RAINBOW_URL=urls[1], RAINBOW_SECRET=answer["secret"])
         with ThreadPoolExecutor(CALLERS) as pool:
-            answers = Counter(pool.map(lambda k: _submit(urls[k % 2], told["token"], k), range(2 * JOBS)))
+            answers = Counter(pool.map(lambda k: _submit(urls[k % 2], answer["token"], k), range(2 * JOBS)))
             processes.running[0].kill()  # a server
             scheduler.kill()
         processes.start("scheduler")

@@ -47,9 +47,9 @@ class Place(Killed):
         self.start_server()
         self.url = f"http://127.0.0.1:{self.port}"
         until(Client(self.url).ready)
-        told = Client(self.url, REGISTRATION).register_cluster("oak", grid(40, 1))
-        self.secret = told["secret"]
-        self.user = Client(self.url, told["token"])
+        registration = Client(self.url, REGISTRATION).register_cluster("oak", grid(40, 1))
+        self.secret = registration["secret"]
+        self.user = Client(self.url, registration["token"])
         self.start_agent()
 
     def start_server(self) -> None:
@@ -164,19 +164,19 @@ def watch(place: Place, ended: dict[str, Any]) -> None:
 def judge(
     place: Place, jobs: list[str], happened: Counter[str], seconds: float, capsys: pytest.CaptureFixture[str]
 ) -> Counter[int]:
-    found = {job: patiently(lambda job=job: place.user.job(job))["tasks"][0] for job in jobs}
-    times: Counter[int] = Counter(happened[one["id"]] for one in found.values())
-    leases = sum(one["attempt"] - 1 for one in found.values())
+    results = {job: patiently(lambda job=job: place.user.job(job))["tasks"][0] for job in jobs}
+    times: Counter[int] = Counter(happened[one["id"]] for one in results.values())
+    leases = sum(one["attempt"] - 1 for one in results.values())
     with capsys.disabled():
         store = place.database.partition(":")[0] if ":" in place.database else "sqlite"
         print(f"\n{len(jobs)} tasks in {seconds:.0f} s over {store}, seed {SEED}, lease {place.lease:g} s")
         print(f"went wrong: {dict(place.count)}")
         print(f"side effects: {dict(sorted(times.items()))} (times: tasks); attempts begun anew: {leases}")
-    assert {(one["state"], one["exit_code"]) for one in found.values()} == {("COMPLETED", 0)}
+    assert {(one["state"], one["exit_code"]) for one in results.values()} == {("COMPLETED", 0)}
     assert times[0] == 0, "every task has had its effect"
-    for one in found.values():
+    for one in results.values():
         assert happened[one["id"]] <= one["attempt"], "its effect came again without its lease having run out"
-    assert set(happened) == {one["id"] for one in found.values()}
+    assert set(happened) == {one["id"] for one in results.values()}
     return times
 
 

@@ -33,9 +33,9 @@ class Crowd:
         data = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.secret}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
-        told = (await reader.readuntil(b"\r\n\r\n")).lower()
-        self.statuses[int(told.split()[1])] += 1
-        await reader.readexactly(int(told.split(b"content-length:")[1].split()[0]))
+        text = (await reader.readuntil(b"\r\n\r\n")).lower()
+        self.statuses[int(text.split()[1])] += 1
+        await reader.readexactly(int(text.split(b"content-length:")[1].split()[0]))
 
     async def agent(self, number: int, worker: str, pause: float) -> None:
         await asyncio.sleep(pause)
@@ -47,13 +47,13 @@ class Crowd:
 
     async def reads(self, seconds: float) -> list[float]:
         """Return how long each of some reads took, in order."""
-        line, found, end = await asyncio.open_connection("127.0.0.1", self.port), [], time.monotonic() + seconds
+        line, results, end = await asyncio.open_connection("127.0.0.1", self.port), [], time.monotonic() + seconds
         while time.monotonic() < end:
             began = time.monotonic()
             await self.call(line, "GET", "/v1/jobs?limit=10")
-            found.append(time.monotonic() - began)
+            results.append(time.monotonic() - began)
             await asyncio.sleep(0.1)
-        return sorted(found)
+        return sorted(results)
 
 
 async def wait_and_read(crowd: Crowd, workers: list[str], server: list[psutil.Process], settle: float) -> Any:
@@ -63,13 +63,13 @@ async def wait_and_read(crowd: Crowd, workers: list[str], server: list[psutil.Pr
     await asyncio.sleep(settle)
     assert not any(each.done() for each in agents)
     before, began = sum(sum(one.cpu_times()[:2]) for one in server), time.monotonic()
-    found = await crowd.reads(2 * WAIT)
+    results = await crowd.reads(2 * WAIT)
     share = (sum(sum(one.cpu_times()[:2]) for one in server) - before) / (time.monotonic() - began)
     for each in agents:
         each.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.gather(*agents)
-    return found, share
+    return results, share
 
 
 @pytest.mark.soak
@@ -86,10 +86,10 @@ def test_two_thousand_agents_that_wait_leave_the_server_to_others(tmp_path: Path
         for part in parts:
             part.cpu_affinity([0])
         crowd = Crowd(port, "oak", oak["secret"])
-        found, share = asyncio.run(wait_and_read(crowd, workers, parts, settle=70))
-    p99 = found[int(len(found) * 0.99)]
-    told = f"reads p99 {p99:.3f} s, server {share:.0%} of a core, answers {dict(crowd.statuses)}"
-    print(f"2,000 waiting agents: {told}")
+        result, share = asyncio.run(wait_and_read(crowd, workers, parts, settle=70))
+    p99 = result[int(len(result) * 0.99)]
+    text = f"reads p99 {p99:.3f} s, server {share:.0%} of a core, answers {dict(crowd.statuses)}"
+    print(f"2,000 waiting agents: {text}")
     assert set(crowd.statuses) == {200}
     assert p99 <= 0.1
     assert share <= 0.3

@@ -55,9 +55,9 @@ def test_command_of_the_container_is_understood() -> None:
 def test_health_check_of_the_container_tells_a_server_from_none(tmp_path: Path) -> None:
     check = json.loads(re.findall(r"^HEALTHCHECK CMD (.*)$", CONTAINERFILE, re.M)[0])
     with rainbow_at(tmp_path) as url:
-        asked = [sys.executable, *(part.replace("http://127.0.0.1:8080", url) for part in check[1:])]
-        assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
-    assert subprocess.run(asked, capture_output=True, check=False).returncode != 0
+        requests = [sys.executable, *(part.replace("http://127.0.0.1:8080", url) for part in check[1:])]
+        assert subprocess.run(requests, capture_output=True, check=False).returncode == 0
+    assert subprocess.run(requests, capture_output=True, check=False).returncode != 0
 
 
 def test_extras_that_the_container_installs_are_ours() -> None:

@@ -32,8 +32,8 @@ class Processes:
         log = (self.folder / f"{arguments[0]}.log").open("ab")
         command = [sys.executable, "-m", module, *arguments]
         ours = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(self.folder / "state-home")}
-        given = {**os.environ, **ours, "RAINBOW_REGISTRATION_SECRET": REGISTRATION, **environment}
-        self.running.append(subprocess.Popen(command, env=given, stdout=log, stderr=log, cwd=self.folder))
+        options = {**os.environ, **ours, "RAINBOW_REGISTRATION_SECRET": REGISTRATION, **environment}
+        self.running.append(subprocess.Popen(command, env=options, stdout=log, stderr=log, cwd=self.folder))
         return self.running[-1]
 
     def end(self) -> None:
@@ -68,10 +68,10 @@ def test_killed_server_loses_no_job_and_no_ended_task_runs_again(tmp_path, proce
     serve = ("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"))
     server = processes.start(*serve)
     until(Client(url).ready)
-    told = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
-    api = Client(url, told["token"])
+    registration = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
+    api = Client(url, registration["token"])
     acknowledged = [api.submit(appending(written, f"line {k}"))["id"] for k in range(JOBS)]
-    processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=told["secret"])
+    processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=registration["secret"])
     until(lambda: written.exists() and len(written.read_text().splitlines()) >= JOBS // 10)
     ended = {job["id"] for job in api.all_jobs() if job["state"] == "COMPLETED"}
 
@@ -93,9 +93,9 @@ def test_command_is_never_read_by_a_shell(tmp_path, processes):
     url = f"http://127.0.0.1:{port}"
     processes.start("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"))
     until(Client(url).ready)
-    told = Client(url, REGISTRATION).register_cluster("oak", grid(1, 1))
-    api = Client(url, told["token"])
-    processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=told["secret"])
+    registration = Client(url, REGISTRATION).register_cluster("oak", grid(1, 1))
+    api = Client(url, registration["token"])
+    processes.start("agent", "--cluster", "oak", "--url", url, RAINBOW_SECRET=registration["secret"])
     argv = [
         sys.executable,
         "-c",

@@ -26,9 +26,9 @@ def test_second_users_arrival_shrinks_the_first_to_half_and_nothing_is_lost(tmp_
     willow = next(cluster for cluster in examples.clusters() if cluster.name == CLUSTER)
     policy = {"name": "fair_share", "settings": {"quantum": {"type": "memory", "amount": SHARE}}}
     with rainbow_at(tmp_path) as url:
-        told = Client(url, REGISTRATION).register_cluster(CLUSTER, willow.graph, policy=policy)
-        client, secret = Client(url, told["token"]), Client(url, told["secret"])
-        with agent_of(url, CLUSTER, told["secret"]):
+        registration = Client(url, REGISTRATION).register_cluster(CLUSTER, willow.graph, policy=policy)
+        client, secret = Client(url, registration["token"]), Client(url, registration["secret"])
+        with agent_of(url, CLUSTER, registration["secret"]):
             ann = client.submit(spec(tmp_path, 16), requestor="ann")["id"]
             until(lambda: states(client, ann) == {"RUNNING": 16}, seconds=90)
             bob = client.submit(spec(tmp_path, 16), requestor="bob")["id"]

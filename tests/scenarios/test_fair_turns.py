@@ -31,8 +31,8 @@ def memory_of(place: Place) -> Iterator[list[int]]:
 
     def look() -> None:
         while not ended.wait(0.02):
-            found = [each.memory_info().rss for member in place.of("server") for each in member.processes()]
-            most[0] = max([*most, *found])
+            results = [each.memory_info().rss for member in place.of("server") for each in member.processes()]
+            most[0] = max([*most, *results])
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -64,9 +64,9 @@ def caller_at(
 
         def beside(kind: str, seconds: float) -> Beside:
             with neighbors(ports[-1], kind, *(theirs if kind == "batches" else theirs[:1]), jobs=jobs) as statuses:
-                found = alone(seconds)
+                service = alone(seconds)
             assert most[0] <= MOST_MEMORY, kind
-            return kind, found, statuses
+            return kind, service, statuses
 
         yield alone, beside
 
@@ -79,13 +79,13 @@ def test_beside_batches_and_large_bodies_all_are_answered_and_memory_stays(
         services.require("PostgreSQL")
     with caller_at(topology, tmp_path, jobs=100) as (_, beside):
         for kind in kinds:
-            told = beside(kind, 2.0)
-            _, found, statuses = told
-            assert found.submits, told
-            assert found.beats, told
-            assert set(found.statuses) == {200, 201}, told
-            assert statuses, told
-            assert not {"500", "503"} & statuses.keys(), told
+            answer = beside(kind, 2.0)
+            _, result, statuses = answer
+            assert result.submits, answer
+            assert result.beats, answer
+            assert set(result.statuses) == {200, 201}, answer
+            assert statuses, answer
+            assert not {"500", "503"} & statuses.keys(), answer
 
 
 @pytest.mark.soak
@@ -96,12 +96,12 @@ def test_beside_batches_and_large_bodies_a_caller_keeps_its_rate(topology: str, 
     with caller_at(topology, tmp_path) as (alone, beside):
         alone(2.0)
         own = alone(10.0)
-        for kind, found, statuses in (beside("batches", 20.0), beside("bodies", 20.0)):
-            told = f"{kind}: alone {own}; beside {found}; neighbors {statuses}"
-            print(told)
-            assert set(found.statuses) == {200, 201}, told
-            assert not {"500", "503"} & statuses.keys(), told
-            assert found.rate >= LEAST_RATE * own.rate, told
-            assert max(found.submits) <= LONGEST, told
-            assert max(found.beats) <= LONGEST, told
-            assert statuses, told
+        for kind, result, statuses in (beside("batches", 20.0), beside("bodies", 20.0)):
+            text = f"{kind}: alone {own}; beside {result}; neighbors {statuses}"
+            print(text)
+            assert set(result.statuses) == {200, 201}, text
+            assert not {"500", "503"} & statuses.keys(), text
+            assert result.rate >= LEAST_RATE * own.rate, text
+            assert max(result.submits) <= LONGEST, text
+            assert max(result.beats) <= LONGEST, text
+            assert statuses, text

@@ -98,9 +98,9 @@ def test_server_and_scheduler_killed_at_random_instants_under_load(
                 running = start()
                 until(Client(url, tries=1).ready, seconds=300)
             until(lambda: len(load.acknowledged) > 0)
-        found = listed(url, oak["token"])
-        assert set(load.acknowledged) <= set(found), "an acknowledged job was lost"
-        assert len(found) == len(set(found))
+        results = listed(url, oak["token"])
+        assert set(load.acknowledged) <= set(results), "an acknowledged job was lost"
+        assert len(results) == len(set(results))
         assert [answer.status_code for answer in load.refused if answer.status_code != 503] == []
         _check_clusters(url, names, known)
     finally:
@@ -151,9 +151,9 @@ def test_postgresql_restarted_under_load_is_503_and_then_goes_on(tmp_path: Path,
             until(lambda: len(load.acknowledged) > before + 20)
         assert {answer.status_code for answer in load.refused} == {503}
         assert all(int(answer.headers["Retry-After"]) > 0 for answer in load.refused)
-        found = listed(url, oak["token"])
-        assert set(load.acknowledged) <= set(found)
-        assert len(found) == len(set(found))
+        results = listed(url, oak["token"])
+        assert set(load.acknowledged) <= set(results)
+        assert len(results) == len(set(results))
         until(lambda: len(list(Client(url, oak["token"]).all_jobs(state="COMPLETED"))) > 10)
         assert "Traceback" not in "".join(path.read_text() for path in tmp_path.glob("*serve.log"))
     finally:
@@ -225,13 +225,13 @@ def test_disk_that_is_full_refuses_and_loses_nothing_and_goes_on_when_there_is_r
     done = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120, check=False
     )
-    told = [line.split() for line in done.stdout.splitlines()]
-    assert told[-1] == ["again"], done.stderr
-    kept = {f"f{int(line[1]):05}" for line in told if line[0] == "kept"}
-    assert len(kept) > 10
+    answers = [line.split() for line in done.stdout.splitlines()]
+    assert answers[-1] == ["again"], done.stderr
+    stored = {f"f{int(line[1]):05}" for line in answers if line[0] == "kept"}
+    assert len(stored) > 10
     store = open_store(path)
     with store.read() as connection:
-        assert {record.id for record in jobs.live(connection, "c1")} == kept | {"again"}
+        assert {record.id for record in jobs.live(connection, "c1")} == stored | {"again"}
     store.close()
 
 

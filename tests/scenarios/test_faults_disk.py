@@ -66,16 +66,16 @@ def test_full_disk_is_503_and_loses_nothing_and_goes_on_when_there_is_room(kind:
             until(Client(url, tries=1).ready)
             oak = register(url, grid(2, 2))
             store.limit(server.pid, ROOM)
-            kept, refused = _fill(url, oak["token"])
-            assert len(kept) > 5
+            stored, refused = _fill(url, oak["token"])
+            assert len(stored) > 5
             assert {answer.status_code for answer in refused} == {503}
             assert {answer.json()["code"] for answer in refused} == {"unavailable"}
             assert all(int(answer.headers["Retry-After"]) > 0 for answer in refused)
-            assert _listed(url, oak["token"]) == sorted(kept)
+            assert _listed(url, oak["token"]) == sorted(stored)
             store.limit(server.pid, None)
             with Client(url, oak["token"]) as client:
-                kept.append(client.submit(SPEC)["id"])
-            assert _listed(url, oak["token"]) == sorted(kept)
+                stored.append(client.submit(SPEC)["id"])
+            assert _listed(url, oak["token"]) == sorted(stored)
             assert "Traceback" not in (tmp_path / "0-serve.log").read_text()
         finally:
             processes.end()
@@ -83,18 +83,18 @@ def test_full_disk_is_503_and_loses_nothing_and_goes_on_when_there_is_room(kind:
 
 def _fill(url: str, token: str) -> tuple[list[str], list[httpx.Response]]:
     """Submit large jobs until five of them are refused."""
-    kept: list[str] = []
+    stored: list[str] = []
     refused: list[httpx.Response] = []
     with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as api:
         while len(refused) < 5:
             large = jobspec(command=["true", secrets.token_hex(60_000)])
             answer = api.post("/v1/jobs", json=large)
             if answer.status_code == 201:
-                kept.append(answer.json()["id"])
+                stored.append(answer.json()["id"])
             else:
                 refused.append(answer)
-            assert len(kept) < 500, "the disk was never full"
-    return kept, refused
+            assert len(stored) < 500, "the disk was never full"
+    return stored, refused
 
 
 def _listed(url: str, token: str) -> list[str]:

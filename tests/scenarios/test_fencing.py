@@ -150,11 +150,11 @@ def overlaps(lines: list[str], slack: float = 0.0) -> list[tuple[str, float]]:
     for line in lines:
         task, mark, at = line.split()
         seen.setdefault(task, {}).setdefault(mark, []).append(float(at))
-    found = []
+    results = []
     for task, runs in seen.items():
         spans = sorted((min(times), max(times)) for times in runs.values())
-        found += [(task, end - begin) for (_, end), (begin, _) in pairwise(spans) if end > begin]
-    return [one for one in found if one[1] > slack]
+        results += [(task, end - begin) for (_, end), (begin, _) in pairwise(spans) if end > begin]
+    return [one for one in results if one[1] > slack]
 
 
 @dataclass
@@ -221,10 +221,10 @@ def campaign(folder: Path, processes: Processes, seconds: float, seed: int, task
         trouble.over.set()
         for thread in threads:
             thread.join()
-        found = [trouble.site.user.job(job["id"])["tasks"][0] for job in trouble.site.user.all_jobs()]
+        results = [trouble.site.user.job(job["id"])["tasks"][0] for job in trouble.site.user.all_jobs()]
         for line in trouble.lines:
             line.__exit__(None, None, None)
-    return (folder / "lines").read_text().splitlines(), sum(task["attempt"] for task in found)
+    return (folder / "lines").read_text().splitlines(), sum(task["attempt"] for task in results)
 
 
 def test_no_task_runs_twice_at_a_time_while_lines_are_cut_and_slowed(tmp_path: Path) -> None:

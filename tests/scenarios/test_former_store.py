@@ -70,8 +70,8 @@ def test_a_step_goes_on_with_what_a_store_of_before_holds(former: Api) -> None:
         event = {"task": f"{job}-0", "attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
         former.good("POST", "/v1/clusters/oak/events", {"agent": TOLD["agent"], "events": [event]}, SECRET)
     step(former.service, "oak")
-    asked = {"agent": TOLD["agent"], "max": 10}
-    offers = former.good("POST", "/v1/clusters/oak/receive", asked, SECRET)["tasks"]
+    request = {"agent": TOLD["agent"], "max": 10}
+    offers = former.good("POST", "/v1/clusters/oak/receive", request, SECRET)["tasks"]
     assert [offer["job"] for offer in offers] == [JOBS["waiting"]]
 
 
@@ -83,8 +83,8 @@ def test_a_graph_of_before_is_changed_and_changed_again(former: Api, store: str,
         changes = {"changes": [{"op": "add", **more}]}
         former.good("PATCH", "/v1/clusters/elm/graph", changes, TOLD["elm"]["secret"])
     again = Service(open_store(store), Settings(secret=REGISTRATION, admin=ADMIN), clock)
-    found = Api(again).good("GET", "/v1/clusters/elm/graph", None, TOLD["elm"]["secret"])["graph"]["nodes"]
-    assert set(found) == {*nodes, "x1", "x2", "x3"}
+    result = Api(again).good("GET", "/v1/clusters/elm/graph", None, TOLD["elm"]["secret"])["graph"]["nodes"]
+    assert set(result) == {*nodes, "x1", "x2", "x3"}
     assert again.catalogue["elm"].cluster.worker_count == former.service.catalogue["elm"].cluster.worker_count
     again.close()
 

@@ -50,23 +50,23 @@ def test_the_rows_are_those_of_the_texts():
 def test_a_row_whose_expectation_is_false_fails(text):
     """Every expected value of every row of a text, falsified, is noticed."""
     for row in rows_of(text):
-        for path, wanted in row["expect"].items():
+        for path, requirement in row["expect"].items():
             wrong = copy.deepcopy(row)
-            wrong["expect"] = {path: _falsified(wanted)}
+            wrong["expect"] = {path: _falsified(requirement)}
             assert list(unexpected(wrong, partial(lived_through, text))), f"row {row['row']}: {path} fits anything"
 
 
-def _falsified(wanted):
-    if isinstance(wanted, str):
-        return f"{wanted}!"
-    if isinstance(wanted, bool) or wanted is None:
-        return not wanted
-    if isinstance(wanted, (int, float)):
-        return wanted + 1
-    if isinstance(wanted, list):
-        return [*wanted[:-1], _falsified(wanted[-1])] if wanted else ["something"]
-    *others, last = wanted
-    return {**{key: wanted[key] for key in others}, last: _falsified(wanted[last])}
+def _falsified(requirement):
+    if isinstance(requirement, str):
+        return f"{requirement}!"
+    if isinstance(requirement, bool) or requirement is None:
+        return not requirement
+    if isinstance(requirement, (int, float)):
+        return requirement + 1
+    if isinstance(requirement, list):
+        return [*requirement[:-1], _falsified(requirement[-1])] if requirement else ["something"]
+    *others, last = requirement
+    return {**{key: requirement[key] for key in others}, last: _falsified(requirement[last])}
 
 
 def test_mapping_is_made_from_the_rows():

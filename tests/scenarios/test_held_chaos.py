@@ -67,8 +67,8 @@ class Site:
         self.url = f"http://127.0.0.1:{self.port}"
         self.serve()
         graph = shapes.document("cluster(node*3(socket*2(core*4 gpu memory:16)))")
-        told = Client(self.url, REGISTRATION).register_cluster("oak", graph)
-        self.user, self.owner = Client(self.url, told["token"]), Client(self.url, told["secret"])
+        registration = Client(self.url, REGISTRATION).register_cluster("oak", graph)
+        self.user, self.owner = Client(self.url, registration["token"]), Client(self.url, registration["secret"])
         self.running: dict[str, int] = {}
         self.gone: list[dict[str, Any]] = []  # cores taken out of the graph, to be put back
         self.counts: dict[str, int] = {}
@@ -131,8 +131,8 @@ class Site:
     def speak(self) -> None:
         """Say what runs, take what is offered, end what is to stop."""
         runs: list[Any] = [{"id": task, "attempt": attempt} for task, attempt in self.running.items()]
-        told = self.owner.heartbeat("oak", "a", runs)
-        for stop in told["stop"]:
+        answer = self.owner.heartbeat("oak", "a", runs)
+        for stop in answer["stop"]:
             if self.running.get(stop["id"]) == stop["attempt"]:
                 self.tell(stop["id"], "stopped", None)
         offers: list[Any] = [

@@ -53,21 +53,21 @@ def test_page_has_the_table_of_the_experiment_and_the_reason_for_its_change(rows
     for row in rows.values():
         cells = f"{row.clusters:g} | {row.expected:.1f} | {row.measured:.1f} ± {row.spread:.1f} | {row.published:.1f}"
         assert f"| {row.setting} | {cells} |" in PAGE
-    asked = lammps.jobspec("any", {})
-    asked["resources"][0]["with"][0]["count"] = 4
-    verdicts = rainbow.match(rainbow.parse_jobspec(asked), experiment.clusters)
+    request = lammps.jobspec("any", {})
+    request["resources"][0]["with"][0]["count"] = 4
+    verdicts = rainbow.match(rainbow.parse_jobspec(request), experiment.clusters)
     assert {verdict.reason.text for verdict in verdicts} <= set(PAGE.split("`"))
     assert not any(verdict.matched for verdict in verdicts)
 
 
 def test_choosing_by_cost_saves_and_the_text_as_written_draws_at_random(experiment):
-    found = {(cost.setting, cost.selector): cost for cost in lammps.costs(experiment, 1, 1)}
+    results = {(cost.setting, cost.selector): cost for cost in lammps.costs(experiment, 1, 1)}
     for setting in ("none", "io.archspec+os", "io.archspec+os+mpi"):
-        drawn, cheapest, written, linear = (found[setting, name] for name in lammps.SELECTORS)
+        drawn, cheapest, written, linear = (results[setting, name] for name in lammps.SELECTORS)
         assert (drawn.accuracy, drawn.node_hour, drawn.build) == (written.accuracy, written.node_hour, written.build)
         assert cheapest.node_hour < drawn.node_hour
         assert linear.build < cheapest.build < drawn.build
-    alone = [found["io.archspec+os+mpi+hardware", name] for name in lammps.SELECTORS]
+    alone = [results["io.archspec+os+mpi+hardware", name] for name in lammps.SELECTORS]
     assert {(one.accuracy, one.build) for one in alone} == {(100.0, alone[0].build)}
 
 

@@ -38,7 +38,7 @@ def test_no_page_fails_while_500_jobs_are_decided_run_and_end(api: Api, oak: Clu
         paths = [f"/jobs/{one}" for one in ids[-1:] + chance.sample(ids, min(2, len(ids)))]
         paths += chance.sample(every_page(api, chance.choice(sorted(there)), ids[-1]), 3)
         statuses.update(browser.client.get(path).status_code for path in paths)
-    told = browser.post("/try", limit="500", config=RULES)
-    assert f"{len(ids)} decided again" in told.get_data(as_text=True)
+    answer = browser.post("/try", limit="500", config=RULES)
+    assert f"{len(ids)} decided again" in answer.get_data(as_text=True)
     assert statuses.keys() <= {200, 404}, statuses
     assert statuses[200] > 2_000, statuses

@@ -146,12 +146,12 @@ def test_a_task_that_kills_all_of_its_user_is_told_lost_and_tried_a_few_times(
             good = site.submit("sh", "-c", "sleep 4; echo done")
             site.until(good, "RUNNING", 60)
             bad = site.submit("sh", "-c", EVERYBODY)
-            found = site.end(bad, 200)["tasks"][0]
+            result = site.end(bad, 200)["tasks"][0]
             neighbour = site.end(good, 200)["tasks"][0]
         finally:
             over.touch()
             outer.wait(30)
-    assert (found["state"], found["cause"], found["attempt"]) == ("FAILED", "lost", 4)
+    assert (result["state"], result["cause"], result["attempt"]) == ("FAILED", "lost", 4)
     assert neighbour["attempt"] <= 4
     assert neighbour["state"] in ("COMPLETED", "FAILED")
     assert len(neighbour["losses"]) == neighbour["attempt"] - (neighbour["state"] == "COMPLETED")

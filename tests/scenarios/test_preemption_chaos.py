@@ -53,8 +53,8 @@ class Site(Killed):
         self.url = f"http://127.0.0.1:{port}"
         self.serve = ("serve", "--port", str(port), "--database", str(folder / "rainbow.db"))
         self.start_server()
-        told = Client(self.url, REGISTRATION).register_cluster("oak", grid(2, 2))
-        self.secret, self.api = told["secret"], Client(self.url, told["token"])
+        registration = Client(self.url, REGISTRATION).register_cluster("oak", grid(2, 2))
+        self.secret, self.api = registration["secret"], Client(self.url, registration["token"])
         urgent = {"priority": 100, "preempts": ["default"], "signal": "USR1", "grace": GRACE}
         Client(self.url, ADMIN).put_qos("urgent", urgent)
         self.start_agent()
@@ -71,8 +71,8 @@ class Site(Killed):
         command = [sys.executable, "-c", TASK, str(self.folder), str(seconds)]
         slot = {"type": "slot", "count": 1, "label": "s", "with": [{"type": "core", "count": 1}]}
         task = {"command": command, "slot": "s", "count": {"per_slot": 1}}
-        asked = {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": system}}
-        return str(self.api.submit(asked)["id"])
+        request = {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": system}}
+        return str(self.api.submit(request)["id"])
 
     def words(self) -> list[tuple[str, str, float]]:
         """Return (task, word, time) of all that was said, in order."""
@@ -92,7 +92,7 @@ def site(processes: Processes, tmp_path: Path) -> Site:
 
 def graces(site: Site) -> list[float]:
     """Return the seconds between the signal and the end of each attempt that was preempted."""
-    warned, found = dict[str, float](), list[float]()
+    warned, result = dict[str, float](), list[float]()
     for task, word, at in site.words():
         if (
             word == "begun"
@@ -101,8 +101,8 @@ def graces(site: Site) -> list[float]:
         if word == "warned":
             warned.setdefault(task, at)
         if word == "ended" and task in warned:
-            found.append(at - warned.pop(task))
-    return found
+            result.append(at - warned.pop(task))
+    return result
 
 
 def test_a_preempted_task_gets_its_signal_and_its_grace_and_runs_again(site: Site) -> None:

@@ -20,9 +20,9 @@ ONCE = 'echo "$$" >> "$1"; sleep "$2"; echo done'
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with rainbow_at(tmp_path, lease=20.0) as url:
-        found = register(url)
-        yield found
-        found.user.close()
+        result = register(url)
+        yield result
+        result.user.close()
 
 
 @pytest.fixture

@@ -101,8 +101,8 @@ class Site:
         """Submit jobs, all to the cheapest cluster whose agent is there."""
         for _ in range(count):
             spec, key = task(self.lines, self.chance.uniform(0.2, 2)), f"job {len(self.jobs)}"
-            told = self.patiently(partial(Client.submit, jobspec=spec, selector=CHEAPEST, idempotency_key=key))
-            self.jobs[told["id"]] = told["cluster"]
+            answer = self.patiently(partial(Client.submit, jobspec=spec, selector=CHEAPEST, idempotency_key=key))
+            self.jobs[answer["id"]] = answer["cluster"]
 
     def patiently(self, call: Callable[[Client], Any]) -> Any:
         """Ask one server, or the other, until one answers."""
@@ -149,8 +149,8 @@ class Site:
     def settle(self, seconds: float) -> None:
         """Let all end in peace."""
         self.peace, end = True, time.monotonic() + seconds
-        while left := self.left():
-            assert time.monotonic() < end, left
+        while remaining := self.left():
+            assert time.monotonic() < end, remaining
             self.revive()
             time.sleep(0.5)
 
@@ -159,8 +159,8 @@ class Site:
 
     def every(self) -> list[dict[str, Any]]:
         """Return all jobs that the servers know."""
-        found: list[dict[str, Any]] = self.patiently(lambda one: list(one.all_jobs()))
-        return found
+        results: list[dict[str, Any]] = self.patiently(lambda one: list(one.all_jobs()))
+        return results
 
     # ── what must hold ──
 
@@ -190,11 +190,11 @@ class Site:
 
     def accepted(self) -> dict[str, set[str]]:
         """Return by task where it was accepted, as the events tell."""
-        found: dict[str, set[str]] = {}
+        results: dict[str, set[str]] = {}
         for event in self.patiently(lambda one: list(one.stream(0, follow=False))):
             if event["event"] == "task" and event["data"]["state"] == "ACCEPTED":
-                found.setdefault(event["data"]["task"], set()).add(event["data"]["cluster"])
-        return found
+                results.setdefault(event["data"]["task"], set()).add(event["data"]["cluster"])
+        return results
 
     def end(self) -> None:
         for one in self.users:

@@ -73,11 +73,11 @@ class Replay:
         """Register the clusters, each with its agent there."""
         for name, (part, _) in SHAPES.items():
             body = {"name": name, "graph": node_of(int(self.cores * part))}
-            told = self.server.ask("POST", "/v1/clusters", body, REGISTRATION)
-            self.secrets[name] = told["secret"]
-            self.tokens.append(told["token"])
+            answer = self.server.ask("POST", "/v1/clusters", body, REGISTRATION)
+            self.secrets[name] = answer["secret"]
+            self.tokens.append(answer["token"])
             path = f"/v1/clusters/{name}/scheduler"
-            self.server.ask("PUT", path, {"policy": "priority"}, told["secret"])
+            self.server.ask("PUT", path, {"policy": "priority"}, answer["secret"])
             self.say(name, "heartbeat", running=[])
 
     def say(self, name: str, verb: str, **body: Any) -> Any:
@@ -86,15 +86,18 @@ class Replay:
 
     def run(self, arrivals: Sequence[Arrival]) -> Outcome:
         """Let all arrive and run to their ends."""
-        left = list(reversed(arrivals))
-        while left or self.ends:
-            now = min(self.ends[0][0] if self.ends else left[-1].submit, left[-1].submit if left else float("inf"))
+        remaining = list(reversed(arrivals))
+        while remaining or self.ends:
+            now = min(
+                self.ends[0][0] if self.ends else remaining[-1].submit,
+                remaining[-1].submit if remaining else float("inf"),
+            )
             self.server.move(now=START + now)
             touched = self.end_until(now)
-            while left and left[-1].submit <= now:
+            while remaining and remaining[-1].submit <= now:
                 if self.forecasts:
                     self.server.move(forecast=True)
-                touched.add(self.submit(left.pop()))
+                touched.add(self.submit(remaining.pop()))
             for name in self.server.move(step=sorted(touched)):
                 self.begin(name, now)
         assert len(self.ran) == len(arrivals)
@@ -114,9 +117,9 @@ class Replay:
     def submit(self, one: Arrival) -> str:
         """Submit a job to whichever cluster is selected."""
         body = {"jobspec": jobspec_of(one), "requestor": one.requestor or "all", "name": f"w{one.slots}"}
-        told = self.server.ask("POST", "/v1/jobs", body, *self.tokens)
-        self.submitted[told["id"]] = one, told["cluster"]
-        return str(told["cluster"])
+        answer = self.server.ask("POST", "/v1/jobs", body, *self.tokens)
+        self.submitted[answer["id"]] = one, answer["cluster"]
+        return str(answer["cluster"])
 
     def begin(self, name: str, now: float) -> None:
         """Take what is offered and say that it has started."""
@@ -143,9 +146,9 @@ def replayed(variable: str, arrivals: Sequence[Arrival], cores: int, alone: bool
 
 def both(windows: Sequence[Sequence[Arrival]], cores: int, *, alone: bool = True) -> list[Window]:
     """Replay windows by the shortest queue, and by time; where each has a server of its own, two replays at once."""
-    asked = [(variable, window, cores, alone) for window in windows for variable in (SHORTEST, BY_TIME)]
+    requests = [(variable, window, cores, alone) for window in windows for variable in (SHORTEST, BY_TIME)]
     with ProcessPoolExecutor(2) if alone else nullcontext() as pool:
-        done = list((pool.map if pool else map)(replayed, *zip(*asked, strict=True)))
+        done = list((pool.map if pool else map)(replayed, *zip(*requests, strict=True)))
     return list(zip(done[::2], done[1::2], strict=True))
 
 
@@ -153,8 +156,8 @@ def recorded(windows: int, each: int) -> list[list[Arrival]]:
     """Windows of lublin_256, arrivals pressed to about what the four take, limits up to five times the run."""
     chance = Random(7)
     trace = islice(read_trace(SHARED / "traces" / "lublin_256.swf.gz"), windows * each)
-    found = [replace(one, submit=PACE * one.submit, limit=one.run * chance.uniform(1, 5)) for one in trace]
-    return [found[k : k + each] for k in range(0, len(found), each)]
+    results = [replace(one, submit=PACE * one.submit, limit=one.run * chance.uniform(1, 5)) for one in trace]
+    return [results[k : k + each] for k in range(0, len(results), each)]
 
 
 def drawn() -> Iterator[Arrival]:

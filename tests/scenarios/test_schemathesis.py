@@ -100,7 +100,7 @@ def furnish(url: str, folder: Path, *, peers: bool = False) -> list[str]:
     owners = {name: Client(url, REGISTRATION).register_cluster(name, grid(2, 2)) for name in ("oak", "elm")}
     job = Client(url, owners["oak"]["token"]).submit(jobspec())["id"]
     Client(url, ADMIN).mint_token(["oak"])
-    bearers = {name: f"Bearer {told['token']}, Bearer {told['secret']}" for name, told in owners.items()}
+    bearers = {name: f"Bearer {answer['token']}, Bearer {answer['secret']}" for name, answer in owners.items()}
     header = [{"name": name, "fixedHeaders": [{"name": "Authorization", "value": b}]} for name, b in bearers.items()]
     (folder / "owners.json").write_text(json.dumps({"auth": header}))
     config = PEERS.replace("FOLDER", str(folder)) if peers else CONFIG.format(job=job)
@@ -118,8 +118,8 @@ def run(folder: Path, options: list[str], *more: str, seconds: int = 580) -> Non
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with rainbow_at(tmp_path, limits=Limits(wait=0.1)) as found:
-        yield found
+    with rainbow_at(tmp_path, limits=Limits(wait=0.1)) as result:
+        yield result
 
 
 def test_administrator_finds_no_fault_of_ours(url: str, tmp_path: Path) -> None:

@@ -34,28 +34,28 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 def known_by(secret: str) -> dict[int, str]:
     """Return the processes whose environment or arguments have a secret in them: /proc/*/environ and cmdline."""
-    found = {}
+    results = {}
     for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
             folder = Path(f"/proc/{process.pid}")
             if secret.encode() in (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes():
-                found[process.pid] = " ".join(process.cmdline())
-    return found
+                results[process.pid] = " ".join(process.cmdline())
+    return results
 
 
 def test_no_process_of_a_server_or_an_agent_shows_a_secret(tmp_path: Path, processes: Processes) -> None:
     port, registration, admin = free_port(), f"rbr_{uuid4().hex}", f"rba_{uuid4().hex}"
     url = f"http://127.0.0.1:{port}"
-    given = {"RAINBOW_REGISTRATION_SECRET": registration, "RAINBOW_ADMIN_TOKEN": admin}
-    processes.start("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"), **given)
+    options = {"RAINBOW_REGISTRATION_SECRET": registration, "RAINBOW_ADMIN_TOKEN": admin}
+    processes.start("serve", "--port", str(port), "--database", str(tmp_path / "rainbow.db"), **options)
     until(Client(url).ready)
-    told = Client(url, registration).register_cluster("oak", grid(4, 1))
+    answer = Client(url, registration).register_cluster("oak", grid(4, 1))
     assert Client(url, admin).jobs()["jobs"] == [], "a worker of the server has what its parent was given"
     where = ("--cluster", "oak", "--url", url, "--state-dir", str(tmp_path / "state"), "--registration-secret")
-    processes.start("agent", *where, registration, RAINBOW_SECRET=told["secret"])
-    site = Site(url, Client(url, told["token"]), told["secret"])
+    processes.start("agent", *where, registration, RAINBOW_SECRET=answer["secret"])
+    site = Site(url, Client(url, answer["token"]), answer["secret"])
     site.until(site.submit(*SHOW), "RUNNING")
-    for secret in (told["secret"], registration, admin):
+    for secret in (answer["secret"], registration, admin):
         assert known_by(secret) == {}
 
 
@@ -77,18 +77,23 @@ def submitted_to(slurm: Slurm, tmp_path: Path, processes: Processes, url: str) -
     nodes = graph_sources.get("slurm")(slurm.run("scontrol", "show", "nodes", "--oneliner"))
     site = Site.registered(url, nodes)
     where = ("--cluster", "oak", "--url", url, "--state-dir", str(tmp_path / "state"), "--executor", "psij:slurm")
-    given = {"RAINBOW_SECRET": site.secret, "SLURM_CONF": str(slurm.conf), "SBATCH_TIMELIMIT": "1", "OPERATORS": "x3"}
-    processes.start("agent", *where, **given)
+    options = {
+        "RAINBOW_SECRET": site.secret,
+        "SLURM_CONF": str(slurm.conf),
+        "SBATCH_TIMELIMIT": "1",
+        "OPERATORS": "x3",
+    }
+    processes.start("agent", *where, **options)
     job = site.user.submit(jobspec(command=["sh", "-c", "env; sleep 2"]))["id"]
     site.until(job, "RUNNING", 60)
     native = slurm.run("squeue", "-h", "-o", "%A").split()[0]
-    kept = b"".join(path.read_bytes() for path in slurm.folder.glob("state/hash.*/job.*/*"))
+    stored = b"".join(path.read_bytes() for path in slurm.folder.glob("state/hash.*/job.*/*"))
     shown = slurm.run("scontrol", "show", "job", native) + slurm.run("scontrol", "write", "batch_script", native, "-")
     assert "JobState=RUNNING" in shown
-    assert kept
+    assert stored
     for secret in (site.secret, "OPERATORS", "RAINBOW_REGISTRATION_SECRET", "SBATCH_TIMELIMIT"):
         assert secret not in shown
-        assert secret.encode() not in kept, "the controller keeps what sbatch has sent"
+        assert secret.encode() not in stored, "the controller keeps what sbatch has sent"
     assert known_by(site.secret) == {}
     site.until(job, "COMPLETED", 60)
     return site, native, site.task(job)["output"]

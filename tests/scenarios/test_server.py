@@ -109,9 +109,9 @@ def test_caller_over_the_rate_is_told_when_to_come_again_and_health_is_free(proc
     where = served(processes, "limits: {rate: 0.01, burst: 3}")  # a call more after 100 s
     until(lambda: answers(f"http://{where}"))
     with httpx.Client() as calling:
-        found = [calling.get(f"http://{where}/openapi.json") for _ in range(200)]
-    assert [each.status_code for each in found] == [200] * 3 + [429] * 197
-    assert int(found[-1].headers["Retry-After"]) in range(1, 101)
+        results = [calling.get(f"http://{where}/openapi.json") for _ in range(200)]
+    assert [each.status_code for each in results] == [200] * 3 + [429] * 197
+    assert int(results[-1].headers["Retry-After"]) in range(1, 101)
     assert all(answers(f"http://{where}") for _ in range(10))
 
 

@@ -87,9 +87,9 @@ def prepared(service, clock):
 def starts_have_certificates(service, ids):
     """No start is there without its certificate, and no certificate without its start."""
     with service.store.read() as connection:
-        found = [task for job in ids for task in tasks.of_job(connection, job)]
-        proved = {task.id: workers.certificate_of(connection, task) is not None for task in found}
-    assert proved == {task.id: task.attempt > 0 for task in found}
+        results = [task for job in ids for task in tasks.of_job(connection, job)]
+        proved = {task.id: workers.certificate_of(connection, task) is not None for task in results}
+    assert proved == {task.id: task.attempt > 0 for task in results}
     return sum(proved.values())
 
 
@@ -170,8 +170,8 @@ def test_process_killed_in_a_change_of_a_graph_leaves_the_graph_before(database,
     for name in ("x3", "x4"):
         there = Api(again).good("GET", "/v1/clusters/oak/graph", None, oak.secret)["graph"]["nodes"]
         assert name not in there
-        found = set(again.catalogue["oak"].cluster.workers)
-        assert found == {one for one, vertex in there.items() if vertex["metadata"]["type"] == "node"}
+        results = set(again.catalogue["oak"].cluster.workers)
+        assert results == {one for one, vertex in there.items() if vertex["metadata"]["type"] == "node"}
         grown(again, name)
     assert again.catalogue["oak"].revision == 5
     again.close()

@@ -164,10 +164,10 @@ def test_a_lost_cluster_with_thousands_of_jobs_keeps_nobody_waiting(tmp_path: Pa
         there = {job["id"] for job in user.all_jobs(cluster="elm")}
         del here.beating["elm"]
         figures = here.longest(lambda: time.sleep(1), seconds=max(SECONDS, 30))
-        left = {job["id"] for job in user.all_jobs(cluster="elm")}
-        assert left < there  # they go a few at a time, for minutes
+        remaining = {job["id"] for job in user.all_jobs(cluster="elm")}
+        assert remaining < there  # they go a few at a time, for minutes
         assert {job["id"] for job in user.all_jobs()} >= jobs
-    told(f"a lost cluster with {len(there):,} jobs, {len(there - left):,} moved", *figures)
+    told(f"a lost cluster with {len(there):,} jobs, {len(there - remaining):,} moved", *figures)
     assert figures[2] < 1.0
 
 

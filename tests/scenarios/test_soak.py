@@ -55,8 +55,8 @@ class Crowd:
 
     def figures(self, kind: str) -> str:
         p50, p99 = (self.times[int(len(self.times) * part)] for part in (0.5, 0.99))
-        told = f"{len(self.times)} submits in {SECONDS:.0f} s by {CLIENTS} clients on {kind}"
-        return f"{told}: p50 {p50:.2f} s, p99 {p99:.2f} s, longest {self.times[-1]:.2f} s"
+        text = f"{len(self.times)} submits in {SECONDS:.0f} s by {CLIENTS} clients on {kind}"
+        return f"{text}: p50 {p50:.2f} s, p99 {p99:.2f} s, longest {self.times[-1]:.2f} s"
 
 
 def listed(url: str, token: str) -> list[str]:
@@ -124,8 +124,8 @@ class Others:
 
 def took(act: Callable[[], Any]) -> tuple[float, Any]:
     began = time.monotonic()
-    found = act()
-    return time.monotonic() - began, found
+    result = act()
+    return time.monotonic() - began, result
 
 
 def test_a_job_of_100_000_tasks_is_shown_and_canceled_beside_others_and_survives_a_kill(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ def test_a_job_of_100_000_tasks_is_shown_and_canceled_beside_others_and_survives
         server = made.start("serve", "--port", str(port), "--database", database)
         url = f"http://127.0.0.1:{port}"
         until(Client(url).ready)
-        told = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
-        user = Client(url, told["token"], timeout=120)
+        registration = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
+        user = Client(url, registration["token"], timeout=120)
         tasks = [{"command": ["true"], "resources": "w", "replicas": LARGE}]
         spec = {"resources": {"w": {"type": "core", "replicas": 1}}, "tasks": tasks}
         first, second = user.submit(spec)["id"], user.submit(spec)["id"]
         shown, page = took(lambda: user.job(first, limit=1_000))
-        with Others(url, told["token"]) as others:
+        with Others(url, registration["token"]) as others:
             canceled, _ = took(lambda: user.cancel(first))
             whole = canceled + took(lambda: user.wait(first, timeout=120))[0]
         user.cancel(second)
@@ -149,18 +149,18 @@ def test_a_job_of_100_000_tasks_is_shown_and_canceled_beside_others_and_survives
         server.wait()
         made.start("serve", "--port", str(port), "--database", database)
         until(user.ready)
-        left = user.job(second, limit=1)["counts"]
+        remaining = user.job(second, limit=1)["counts"]
         again = took(lambda: until(lambda: user.job(second, limit=1)["state"] == "CANCELED", 120))[0]
         counts = user.job(second, limit=1)["counts"]
     finally:
         made.end()
     print(f"{LARGE} tasks: a page {shown:.2f} s, cancel answers after {canceled:.1f} s, done after {whole:.1f} s;")
     print(f"others' submits meanwhile: {len(others.times)}, longest {max(others.times):.2f} s;")
-    print(f"killed when {left} were; done {again:.1f} s after the restart")
+    print(f"killed when {remaining} were; done {again:.1f} s after the restart")
     assert len(page["tasks"]) == 1_000
     assert page["counts"] == {"WAITING": LARGE}
     assert counts == {"CANCELED": LARGE}
-    assert left["WAITING"] > 0
+    assert remaining["WAITING"] > 0
     assert shown < 1.0
     assert max(others.times) <= 0.5
 
@@ -175,9 +175,9 @@ def test_a_job_of_100_000_tasks_is_whole_or_not_there_when_its_server_is_killed(
         server = made.start("serve", "--port", str(port), "--database", database)
         url = f"http://127.0.0.1:{port}"
         until(Client(url).ready)
-        told = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
-        cut = Client(url, told["token"], timeout=60, tries=1)
-        user = Client(url, told["token"], timeout=120)
+        registration = Client(url, REGISTRATION).register_cluster("oak", grid(8, 2))
+        cut = Client(url, registration["token"], timeout=60, tries=1)
+        user = Client(url, registration["token"], timeout=120)
         sender = threading.Thread(target=_sent, args=(cut, spec))
         sender.start()
         time.sleep(after)
@@ -187,7 +187,7 @@ def test_a_job_of_100_000_tasks_is_whole_or_not_there_when_its_server_is_killed(
         made.start("serve", "--port", str(port), "--database", database)
         until(user.ready)
         there = [job["id"] for job in user.jobs()["jobs"]]
-        with Others(url, told["token"]) as others:
+        with Others(url, registration["token"]) as others:
             seconds, job = took(lambda: user.submit(spec, idempotency_key="one"))
         counts = user.job(job["id"], limit=1)["counts"]
         listed = [one["id"] for one in user.all_jobs() if one["id"] not in others.jobs]

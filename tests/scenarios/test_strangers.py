@@ -56,10 +56,10 @@ def send(port: int, *lines: str) -> socket.socket:
 
 def answered(made: socket.socket) -> bytes:
     with made:
-        found = b""
+        result = b""
         while part := made.recv(65_536):
-            found += part
-        return found
+            result += part
+        return result
 
 
 def connections(port: int, kind: str) -> float:

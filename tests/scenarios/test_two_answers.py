@@ -51,9 +51,9 @@ class Readers:
         service, chosen = self._service, job_filter(WHO, {"state": "waiting"}, None, 20)
         while not self._over.is_set():
             try:
-                found = listing(service, WHO, chosen)
-                self._note({one["id"]: one["wait"] for one in found})
-                for one in found[:3]:
+                result = listing(service, WHO, chosen)
+                self._note({one["id"]: one["wait"] for one in result})
+                for one in result[:3]:
                     self._note({one["id"]: show(service, WHO, one["id"])["wait"]})
                     self._note({one["id"]: why_now(service, WHO, one["id"])["wait"]})
             except TryLater:

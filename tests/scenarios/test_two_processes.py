@@ -57,12 +57,12 @@ class Processes:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[bytes]:
-        given = {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", "RAINBOW_DATABASE": self.database}
+        options = {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", "RAINBOW_DATABASE": self.database}
         keys = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
         command = [sys.executable, "-m", "rainbow", *arguments]
         with (self.folder / f"{len(self.running)}-{arguments[0]}.log").open("wb") as log:
             made = subprocess.Popen(
-                command, env={**os.environ, **given, **keys, **more}, stdout=log, stderr=log, cwd=self.folder
+                command, env={**os.environ, **options, **keys, **more}, stdout=log, stderr=log, cwd=self.folder
             )
         self.running.append(made)
         return made
@@ -247,15 +247,15 @@ def test_a_poll_from_memory_hears_of_what_another_process_assigns(pair: list[Ser
     oak = Api(here).register("oak", grid(1, 1))
     oak.say("heartbeat")
     until(lambda: here.news.heard and "oak" in there.catalogue, seconds=10)
-    asked = Asked(here, oak)
-    assert [asked.poll()[1]["tasks"] for _ in range(3)] == [[]] * 3
-    assert asked.seen == 1
+    request = Asked(here, oak)
+    assert [request.poll()[1]["tasks"] for _ in range(3)] == [[]] * 3
+    assert request.seen == 1
     Api(there).good("POST", "/v1/jobs", jobspec(), oak.token)
     assert step(there, "oak")
-    assert len(asked.poll(wait=10)[1]["tasks"]) == 1
+    assert len(request.poll(wait=10)[1]["tasks"]) == 1
     for each in peers:
         each.stop()
-    asked.loop.close()
+    request.loop.close()
 
 
 def test_writer_that_has_stopped_in_a_pipeline_is_cut_off(

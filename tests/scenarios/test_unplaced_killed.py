@@ -114,11 +114,11 @@ def survive(site: Site, ran: Path, rounds: int) -> None:
 
 def check_unplaced(site: Site, made: dict[str, Any]) -> None:
     """Every job that was acknowledged waits as it was told, and there is no other."""
-    told = {job["id"]: (job["state"], job["wait"]["reason"], job["wait"]["since"]) for job in made.values()}
-    found = [(job["id"], (job["state"], job["wait"]["reason"], job["wait"]["since"])) for job in site.jobs()]
-    assert len(found) == len(told)
-    assert dict(found) == told
-    assert {state for state, _, _ in told.values()} == {"UNPLACED"}
+    answer = {job["id"]: (job["state"], job["wait"]["reason"], job["wait"]["since"]) for job in made.values()}
+    results = [(job["id"], (job["state"], job["wait"]["reason"], job["wait"]["since"])) for job in site.jobs()]
+    assert len(results) == len(answer)
+    assert dict(results) == answer
+    assert {state for state, _, _ in answer.values()} == {"UNPLACED"}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)])
@@ -141,10 +141,10 @@ def test_what_is_kept_for_a_job_survives_kill_9_and_the_job_is_placed_once(
                 return str((client.job(job)["wait"] or {}).get("text"))
 
             first, wide = submit("first", 1), submit("wide", 4)
-            kept = "3 of 4 nodes of oak are kept for it, the others as they become free"
-            until(lambda: text(wide) == kept)
+            stored = "3 of 4 nodes of oak are kept for it, the others as they become free"
+            until(lambda: text(wide) == stored)
             site.kill()
-            assert text(wide) == kept
+            assert text(wide) == stored
             narrow = submit("narrow", 1)
             assert client.job(narrow)["state"] == "UNPLACED"
             client.cancel(first)

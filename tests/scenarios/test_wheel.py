@@ -40,8 +40,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     made = subprocess.run([*command, str(ROOT)], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
-    [found] = folder.glob("*.whl")
-    return found
+    [result] = folder.glob("*.whl")
+    return result
 
 
 def test_wheel_holds_the_package_alone(wheel: Path) -> None:
@@ -55,9 +55,9 @@ def unpacked(wheel: Path, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]
     """A server that runs from the unpacked wheel in a folder of its own: its URL, and its environment."""
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path / "site")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAINBOW_", "PYTHON"))}
+    stored = {key: value for key, value in os.environ.items() if not key.startswith(("RAINBOW_", "PYTHON"))}
     path = os.pathsep.join([str(tmp_path / "site"), sysconfig.get_path("purelib")])
-    given = {**kept, **SECRET, "PYTHONPATH": path, "HOME": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    options = {**stored, **SECRET, "PYTHONPATH": path, "HOME": str(tmp_path), "PYTHONSAFEPATH": "1"}
     port = free_port()
     command = [
         sys.executable,
@@ -69,19 +69,19 @@ def unpacked(wheel: Path, tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]
         str(port),
     ]  # -S: the checkout is out of sight
     with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(command, env=given, cwd=tmp_path, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env=options, cwd=tmp_path, stdout=log, stderr=log)
     try:
-        yield f"http://127.0.0.1:{port}", given
+        yield f"http://127.0.0.1:{port}", options
     finally:
         server.terminate()
         server.wait(30)
 
 
 def test_unpacked_wheel_serves_registers_and_takes_a_job(unpacked: tuple[str, dict[str, str]]) -> None:
-    url, given = unpacked
+    url, options = unpacked
     where = subprocess.run(
         [sys.executable, "-S", "-c", "import rainbow; print(rainbow.__file__)"],
-        env=given,
+        env=options,
         capture_output=True,
         text=True,
         check=True,
@@ -99,10 +99,10 @@ def test_unpacked_wheel_serves_registers_and_takes_a_job(unpacked: tuple[str, di
 def test_demo_of_the_wheel_runs_every_jobspec_as_expected_and_ends_all_it_started(
     unpacked: tuple[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    given, demo = {**unpacked[1], "TMPDIR": str(tmp_path)}, [sys.executable, "-S", "-m", "rainbow", "demo"]
-    subprocess.run([*demo, "--files", "there"], env=given, cwd=tmp_path, capture_output=True, check=True)
+    options, demo = {**unpacked[1], "TMPDIR": str(tmp_path)}, [sys.executable, "-S", "-m", "rainbow", "demo"]
+    subprocess.run([*demo, "--files", "there"], env=options, cwd=tmp_path, capture_output=True, check=True)
     assert (tmp_path / "there/graphs/willow/cluster.json").is_file()
-    done = subprocess.run(demo, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(demo, env=options, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert all(file in done.stdout for file in examples.jobspecs())

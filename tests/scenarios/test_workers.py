@@ -46,8 +46,8 @@ class Site:
     def submits(self) -> float:
         """How many submits were placed, as whichever worker is asked says."""
         text = httpx.get(f"{self.url}/metrics", headers={"Authorization": f"Bearer {ADMIN}"}).text
-        found = re.search(r'rainbow_submits_total\{outcome="placed"\} (\S+)', text)
-        return float(found[1]) if found else 0.0
+        result = re.search(r'rainbow_submits_total\{outcome="placed"\} (\S+)', text)
+        return float(result[1]) if result else 0.0
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_several_workers_of_a_sqlite_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "rainbow.yaml").write_text("server: {workers: 2}\n")
     refused: subprocess.Popen[bytes] = processes.start("serve", "--config", "rainbow.yaml")
     assert refused.wait(60) != 0
-    told = (tmp_path / "0-serve.log").read_text()
-    assert "server.workers must be 1 on SQLite, got 2" in told
-    assert "/server/workers" in told
+    answer = (tmp_path / "0-serve.log").read_text()
+    assert "server.workers must be 1 on SQLite, got 2" in answer
+    assert "/server/workers" in answer
     assert not (tmp_path / "rainbow.db").exists()

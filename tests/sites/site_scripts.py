@@ -199,15 +199,15 @@ def controllers(names: tuple[str, ...] = SITES) -> Iterator[dict[str, Path]]:
         call = ["runuser", "-u", "munge", "--", shutil.which("munged") or "munged", "--force", "--foreground", *words]
         try:
             processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            found = {name: _configured(folder, name, munge / "sock") for name in names}
-            for path in found.values():
+            results = {name: _configured(folder, name, munge / "sock") for name in names}
+            for path in results.values():
                 with (path.parent / "out").open("wb") as out:
                     words = ["slurmctld", "-D", "-c", "-f", str(path)]
                     environment = {**os.environ, "SLURM_CONF": str(path)}
                     processes.append(subprocess.Popen(words, stdout=out, stderr=out, env=environment))
-            for path in found.values():
+            for path in results.values():
                 _wait_for(path)
-            yield found
+            yield results
         finally:
             for process in reversed(processes):
                 process.terminate()

@@ -75,8 +75,10 @@ def _clear(slurm: Accounted) -> None:
     if gone := [name for name in names if name != "root"]:
         slurm.run("sacctmgr", "-i", "delete", "user", ",".join(gone))
     for _ in range(10):
-        left = [n for n in slurm.run("sacctmgr", "-nP", "list", "account", "format=account").split() if n != "root"]
-        for name in left:
+        remaining = [
+            n for n in slurm.run("sacctmgr", "-nP", "list", "account", "format=account").split() if n != "root"
+        ]
+        for name in remaining:
             slurm.run("sacctmgr", "-i", "delete", "account", name)
 
 

@@ -41,8 +41,8 @@ def submit(api: Api, clusters: list[Any], cores: int) -> Any:
 
 
 def test_wait_that_is_not_known_is_left_out() -> None:
-    told = status.variables({}, (0, 8, 8), (3, None))
-    assert told == {"cores_free": 0, "cores_taken": 8, "pending_jobs": 3}
+    answer = status.variables({}, (0, 8, 8), (3, None))
+    assert answer == {"cores_free": 0, "cores_taken": 8, "pending_jobs": 3}
 
 
 def test_survey_tells_how_long_jobs_would_wait_and_what_others_have_taken(on_slurm: Slurm, tmp_path: Path) -> None:

@@ -30,14 +30,14 @@ def test_factors_are_those_of_a_real_slurm(case):
 
 def agrees(case):
     tree, usage = read(case)
-    found = standings(tree, usage)
-    factors = {member.key: found[member.key].factor for member in tree.members.values()}
-    told = {(one["account"], one["user"]): one["factor"] for one in case["members"]}
-    assert factors == pytest.approx(told, abs=NEAR)
+    result = standings(tree, usage)
+    factors = {member.key: result[member.key].factor for member in tree.members.values()}
+    answer = {(one["account"], one["user"]): one["factor"] for one in case["members"]}
+    assert factors == pytest.approx(answer, abs=NEAR)
     for one in case["accounts"]:
         if one["shares"] is not None:
-            assert found[one["name"]].shares == pytest.approx(one["norm_shares"], abs=NEAR)
-            assert found[one["name"]].used == pytest.approx(one["used"], abs=NEAR)
+            assert result[one["name"]].shares == pytest.approx(one["norm_shares"], abs=NEAR)
+            assert result[one["name"]].used == pytest.approx(one["used"], abs=NEAR)
 
 
 @pytest.mark.soak
@@ -64,8 +64,8 @@ def trees(draw):
 @given(trees())
 def test_every_user_has_one_place_from_1_down(drawn):
     tree, usage = drawn
-    found = standings(tree, usage)
-    places = sorted((found[key].factor for key in tree.members), reverse=True)
+    result = standings(tree, usage)
+    places = sorted((result[key].factor for key in tree.members), reverse=True)
     assert all(0 < place <= 1 for place in places)
     assert not places or places[0] == 1.0
     assert all(place >= 1 - k / len(places) - 1e-9 for k, place in enumerate(places))  # ties share the better place
@@ -74,12 +74,12 @@ def test_every_user_has_one_place_from_1_down(drawn):
 @given(trees())
 def test_users_of_a_better_account_come_before_those_of_a_worse(drawn):
     tree, usage = drawn
-    found = standings(tree, usage)
+    result = standings(tree, usage)
     for one, other in permutations(tree.accounts.values(), 2):
         alike = one.parent == other.parent and None not in (one.shares, other.shares)
-        if alike and found[one.name].level > found[other.name].level:
-            worst = [found[key].factor for key in under(tree, one.name)]
-            best = [found[key].factor for key in under(tree, other.name)]
+        if alike and result[one.name].level > result[other.name].level:
+            worst = [result[key].factor for key in under(tree, one.name)]
+            best = [result[key].factor for key in under(tree, other.name)]
             assert not worst or not best or min(worst) >= max(best)
 
 
@@ -99,6 +99,6 @@ def test_who_uses_more_does_not_come_earlier(drawn, which, more):
 
 def test_an_account_says_what_part_of_its_share_it_has_used_and_how_many_come_first():
     tree = Tree.of([Account("bio", shares=1), Account("cfd", shares=3)], [Member("bio", "ann"), Member("cfd", "bob")])
-    found = standings(tree, {("bio", "ann"): 50.0, ("cfd", "bob"): 50.0})
-    assert (found["bio"].percent, found["bio"].ahead, found["cfd"].percent, found["cfd"].ahead) == (200, 1, 67, 0)
+    result = standings(tree, {("bio", "ann"): 50.0, ("cfd", "bob"): 50.0})
+    assert (result["bio"].percent, result["bio"].ahead, result["cfd"].percent, result["cfd"].ahead) == (200, 1, 67, 0)
     assert standings(tree, {})["bio"].level == inf

@@ -58,24 +58,24 @@ def executor(site: GridEngine) -> Iterator[GridEngineExecutor]:
 
 def run_of(name: str, body: str, who: str = "ann", *, cores: int = 1, index: int | None = None, **more: Any) -> Run:
     """Return a run of a script; with `index` it is an element of an array of three."""
-    asked = {"name": name, "requestor": who, "resources": [{**SLOT, "count": cores}], "gang": 1}
-    asked |= {"script": f"#!/bin/sh\n{body}\n", "tasks": 1 if index is None else 3}
-    asked |= {"system": {"output": "/dev/null", **more.pop("system", {})}, "site": more.pop("site", {})}
+    request = {"name": name, "requestor": who, "resources": [{**SLOT, "count": cores}], "gang": 1}
+    request |= {"script": f"#!/bin/sh\n{body}\n", "tasks": 1 if index is None else 3}
+    request |= {"system": {"output": "/dev/null", **more.pop("system", {})}, "site": more.pop("site", {})}
     environment = {} if index is None else {"RAINBOW_ARRAY_INDEX": str(index)}
     task = (f"{name}-{index or 0}", 1)
     folder = more.pop("cwd", f"/home/{who}")
-    return Run(task, name, ("sh", "-c", "a loader"), folder, environment, more.pop("seconds", 0.0), request=asked)
+    return Run(task, name, ("sh", "-c", "a loader"), folder, environment, more.pop("seconds", 0.0), request=request)
 
 
 def test_states_and_codes_are_told_as_they_are(executor: GridEngineExecutor, site: GridEngine) -> None:
     folder = Path("/home/ann") / f"out-{time.time_ns()}"
     subprocess.run(["install", "-d", "-o", "ann", str(folder)], check=True)
-    told = {"output": f"{folder}/%x.%a", "umask": "0077"}
+    answer = {"output": f"{folder}/%x.%a", "umask": "0077"}
     runs = [
-        run_of("okay", "echo $SLURM_JOB_ID $NSLOTS; umask; pwd; id -un", system=told),
+        run_of("okay", "echo $SLURM_JOB_ID $NSLOTS; umask; pwd; id -un", system=answer),
         run_of("seven", "exit 7", "bob"),
-        run_of("again", "exit 99", system=told),
-        run_of("error", "exit 100", system=told),
+        run_of("again", "exit 99", system=answer),
+        run_of("error", "exit 100", system=answer),
         run_of("segv", "ulimit -c 0; kill -SEGV $$"),
         run_of("limit", "sleep 60", seconds=3.0),
         run_of("nodir", "true", cwd="/nonexistent/dir"),
@@ -85,8 +85,8 @@ def test_states_and_codes_are_told_as_they_are(executor: GridEngineExecutor, sit
     ]
     for one in runs:
         executor.start(one)
-    found = {run[0]: end for run, end in ends(executor, len(runs), seconds=90).items()}
-    assert {name: (end.result, end.exit_code, end.cause) for name, end in found.items()} == {
+    results = {run[0]: end for run, end in ends(executor, len(runs), seconds=90).items()}
+    assert {name: (end.result, end.exit_code, end.cause) for name, end in results.items()} == {
         "okay-0": (Result.EXITED, 0, ""),
         "seven-0": (Result.EXITED, 7, ""),
         "again-0": (Result.EXITED, 99, ""),
@@ -100,8 +100,8 @@ def test_states_and_codes_are_told_as_they_are(executor: GridEngineExecutor, sit
         "arr-2": (Result.EXITED, 2, ""),
         "arr-3": (Result.EXITED, 3, ""),
     }
-    assert "/nonexistent/dir" in found["nodir-0"].detail
-    assert found["okay-0"].output.split()[1:] == ["1", "0077", "/home/ann", "ann"]
+    assert "/nonexistent/dir" in results["nodir-0"].detail
+    assert results["okay-0"].output.split()[1:] == ["1", "0077", "/home/ann", "ann"]
     assert (folder / "okay.").stat().st_mode & 0o777 == 0o600
     assert site.run("qstat", "-u", "*") == ""
 

@@ -39,9 +39,9 @@ def nothing_is_complained_of(look: Any) -> Iterator[None]:
     assert [fault for fault in look.faults if "status of" not in fault] == []
 
 
-def until(found: Callable[[], Any], seconds: float = 60) -> Any:
+def until(result: Callable[[], Any], seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
-    while not (value := found()):
+    while not (value := result()):
         assert time.monotonic() < end
         time.sleep(0.1)
     return value
@@ -65,7 +65,7 @@ HOW: dict[str, tuple[dict[str, Any], list[str]]] = {  # how it is looked at, and
 
 
 def test_axe_finds_nothing_in_light_in_dark_and_on_a_phone_and_no_page_moves_sideways(look: Any) -> None:
-    found = []
+    results = []
     with look.page() as page:
         for path in paths(look):
             page.goto(path)
@@ -73,10 +73,10 @@ def test_axe_finds_nothing_in_light_in_dark_and_on_a_phone_and_no_page_moves_sid
             for how, (media, rules) in HOW.items():
                 page.emulate_media(**media)
                 page.set_viewport_size(PHONE if how == "phone" else DESK)
-                found += [f"{path} {how}: {one}" for one in axe.violations(rules)]
+                results += [f"{path} {how}: {one}" for one in axe.violations(rules)]
                 wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-                found += [f"{path} {how}: {wide} px too wide"] if wide > 0 else []
-    assert found == []
+                results += [f"{path} {how}: {wide} px too wide"] if wide > 0 else []
+    assert results == []
 
 
 def test_axe_finds_faults_that_are_planted(look: Any) -> None:
@@ -146,20 +146,20 @@ NEWS = "new BroadcastChannel('rainbow').postMessage({names: ['*'], text: 'live',
 
 
 def test_viewer_whom_a_busy_server_asks_to_wait_waits_though_there_is_news(look: Any) -> None:
-    asked: list[float] = []
+    requests: list[float] = []
 
     def busy(route: Any) -> None:
-        asked.append(time.monotonic())
+        requests.append(time.monotonic())
         route.fulfill(status=204, headers={"Retry-After": "5"})
 
     with look.page() as page:
         page.goto("/fleet")
         until(lambda: page.inner_text("#live") == "live")
         page.route(lambda url: url.endswith("/fleet"), busy)
-        while len(asked) < 2:
+        while len(requests) < 2:
             page.evaluate(NEWS)
             page.wait_for_timeout(200)
-        assert asked[1] - asked[0] > 4.5
+        assert requests[1] - requests[0] > 4.5
 
 
 def test_researcher_reads_a_job_and_its_output_as_plain_text(look: Any) -> None:
@@ -188,8 +188,8 @@ def test_operator_compares_priorities_on_the_last_500_decisions(look: Any) -> No
         page.goto("/try")
         page.fill("#config", "scheduler: {algorithms: {selection: {name: random}}}")
         page.click("text=Compare")
-        told = page.inner_text("main")
-        assert "500 decided again" in told or "the 2 s for a comparison ended" in told
+        answer = page.inner_text("main")
+        assert "500 decided again" in answer or "the 2 s for a comparison ended" in answer
 
 
 def test_operator_looks_at_a_timeline_of_10_000_bars(look: Any) -> None:
@@ -215,20 +215,20 @@ def test_tasks_that_share_a_worker_lie_one_below_the_other(look: Any) -> None:
         "jobs": [["1", "first"], ["2", "second"], ["3", "third"]],
     }
     bars = {"job": [0, 1, 2], "lane": [0, 0, 1], "user": [0, 1, 0], "start": [at - 90, at - 60, at - 90]}
-    told = {**shared, **bars, "end": [None, None, None], "kind": [2, 2, 2], "at": at, "planned": [], "more": 0}
+    answer = {**shared, **bars, "end": [None, None, None], "kind": [2, 2, 2], "at": at, "planned": [], "more": 0}
     with look.page() as page:
-        page.route("**/bars?*", lambda route: route.fulfill(json=told))
+        page.route("**/bars?*", lambda route: route.fulfill(json=answer))
         page.goto("/clusters/elm?tab=timeline&hours=1")
         canvas = page.locator("#timeline canvas")
         canvas.wait_for()
         box = canvas.bounding_box()
         x = box["x"] + box["width"] * (3600 - 30) / (3600 + 900)
-        found = []
+        results = []
         for y in range(20, int(box["height"])):
             page.mouse.move(x, box["y"] + y)
-            found.append(page.inner_text("#tip").partition(" ")[0])
-        assert list(dict.fromkeys(filter(None, found))) == ["first", "second", "third"]
-        assert found.count("third") == 2 * found.count("first") == 2 * found.count("second")
+            results.append(page.inner_text("#tip").partition(" ")[0])
+        assert list(dict.fromkeys(filter(None, results))) == ["first", "second", "third"]
+        assert results.count("third") == 2 * results.count("first") == 2 * results.count("second")
 
 
 def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
@@ -248,9 +248,9 @@ def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
 
 def tab_to(page: Any, selector: str) -> None:
     """Press Tab until this has the focus."""
-    wanted = page.locator(selector).first
+    requirement = page.locator(selector).first
     for _ in range(60):
-        if wanted.evaluate("one => one === document.activeElement"):
+        if requirement.evaluate("one => one === document.activeElement"):
             return
         page.keyboard.press("Tab")
     raise AssertionError(f"{selector} is not reached by Tab")
@@ -379,6 +379,6 @@ def test_ten_minutes_of_live_pages_keep_the_heap_flat(look: Any) -> None:
 def test_an_injected_script_or_markup_is_refused(look: Any) -> None:
     with look.page() as page:
         page.goto("/fleet")
-        told = page.evaluate("try { document.body.innerHTML = '<b>x'; 'written' } catch (fault) { fault.name }")
-        assert told == "TypeError"
+        answer = page.evaluate("try { document.body.innerHTML = '<b>x'; 'written' } catch (fault) { fault.name }")
+        assert answer == "TypeError"
         look.faults.clear()  # the browser reports it, as it should

@@ -155,9 +155,9 @@ def test_ten_users_cost_ten_numbers_a_minute_and_nobody_costs_none(on_slurm: Slu
             sites.user.match(spec(), login=f"user{user}")
     assert first < next_number() <= first + 11
     first = next_number()
-    told = [survey("slurm", runs.waits()).state for _ in range(5)]  # type: ignore[attr-defined]
+    answers = [survey("slurm", runs.waits()).state for _ in range(5)]  # type: ignore[attr-defined]
     assert next_number() == first + 1
-    assert told[0]["expected_wait_1"] == 0
+    assert answers[0]["expected_wait_1"] == 0
 
 
 def test_a_site_that_is_slow_or_away_takes_the_job_unchecked(

@@ -62,12 +62,12 @@ def test_no_job_demands_more_gpus_than_its_script_asks() -> None:
         }:
             continue
         counts = [part for key in ("gres", "gpus") for part in options.get(key, "").split(",") if "nvme" not in part]
-        asked = sum(int(part.rpartition(":")[2] or 0) for part in counts if part and "1g." not in part)
+        requested = sum(int(part.rpartition(":")[2] or 0) for part in counts if part and "1g." not in part)
         for verdict in match(request, sites):
             if verdict.matched and "gpus" in options:
-                assert verdict.totals.get("gpus", 0) == asked, (name, verdict)
+                assert verdict.totals.get("gpus", 0) == requested, (name, verdict)
             elif verdict.matched:
-                assert verdict.totals.get("gpus", 0) == asked * max(1, verdict.totals.get("nodes", 1)), (
+                assert verdict.totals.get("gpus", 0) == requested * max(1, verdict.totals.get("nodes", 1)), (
                     name,
                     verdict,
                 )

@@ -78,13 +78,13 @@ def test_a_slurm_cluster_registers_itself_and_runs_the_job_that_was_selected_for
 
 
 def test_a_survey_of_slurm_says_what_sinfo_says(on_slurm: Slurm) -> None:
-    found = survey("slurm")
+    result = survey("slurm")
     said = on_slurm.run("sinfo", "--json")
-    assert read_cluster(found.document).totals == read_cluster(graph_sources.get("slurm")(said)).totals
-    assert read_cluster(found.document).totals | {"core": 32, "node": 4} == read_cluster(found.document).totals
-    assert found.up == ("n0001", "n0002", "n0003", "n0004")
-    assert found.state["memory_per_node"] == 15
-    assert 0 <= found.state["nodes_free"] <= 4
+    assert read_cluster(result.document).totals == read_cluster(graph_sources.get("slurm")(said)).totals
+    assert read_cluster(result.document).totals | {"core": 32, "node": 4} == read_cluster(result.document).totals
+    assert result.up == ("n0001", "n0002", "n0003", "n0004")
+    assert result.state["memory_per_node"] == 15
+    assert 0 <= result.state["nodes_free"] <= 4
 
 
 def test_a_node_that_slurm_takes_down_is_told_and_comes_back(

@@ -106,9 +106,16 @@ def test_site_adds_refuses_and_sets_options_of_sbatch(tmp_path: Path) -> None:
     bounds = Identity("self", users(tmp_path, BOUNDS)).bounds()
 
     def called(script: str = "", **site: str) -> list[str]:
-        told = {"name": "a", "resources": [SLOT], "system": {}, "site": {"slurm": site}, "gang": 1, "script": script}
-        run = Run(("a", 1), "a", ("true",), "/", request=told)
-        return [*call_of(run, carried(told, 90.0, ()), "m", 1, CallPlace(tmp_path, {}, bounds=bounds)).words]
+        reported = {
+            "name": "a",
+            "resources": [SLOT],
+            "system": {},
+            "site": {"slurm": site},
+            "gang": 1,
+            "script": script,
+        }
+        run = Run(("a", 1), "a", ("true",), "/", request=reported)
+        return [*call_of(run, carried(reported, 90.0, ()), "m", 1, CallPlace(tmp_path, {}, bounds=bounds)).words]
 
     assert {"--qos=normal", "--mem=1G", "--time=2", "--contiguous", "--wckey=rainbow"} <= {*called()}
     assert {"--qos=low", "--wckey=rainbow"} <= {*called(qos="low", wckey="mine")}
@@ -180,8 +187,8 @@ def executor(
 
 
 def run_as(requestor: str, name: str, command: tuple[str, ...], **more: Any) -> Run:
-    asked = {"name": name, "resources": [SLOT], "system": {}, "site": {}, "gang": 1, "requestor": requestor, **more}
-    return Run((f"{name}-0", 1), name, command, request=asked)
+    request = {"name": name, "resources": [SLOT], "system": {}, "site": {}, "gang": 1, "requestor": requestor, **more}
+    return Run((f"{name}-0", 1), name, command, request=request)
 
 
 @as_root
@@ -190,9 +197,9 @@ def test_job_is_the_requestors_with_groups_and_home_and_nothing_of_the_agents(
 ) -> None:
     executor.start(run_as("ann", "mine", ("sh", "-c", "id; env; exit 3")))
     executor.start(run_as("eve", "hers", ("true",)))
-    found = ends(executor, 2, seconds=60)
-    assert "eve has no account at this site" in found[("hers-0", 1)].detail
-    end = found[("mine-0", 1)]
+    result = ends(executor, 2, seconds=60)
+    assert "eve has no account at this site" in result[("hers-0", 1)].detail
+    end = result[("mine-0", 1)]
     assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 3, "")
     assert "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n" in end.output
     assert "HOME=/nonexistent\n" in end.output
@@ -201,8 +208,8 @@ def test_job_is_the_requestors_with_groups_and_home_and_nothing_of_the_agents(
     job = max(on_slurm.run("squeue", "-h", "-t", "all", "-n", "mine", "-o", "%i").split(), key=int)
     shown = on_slurm.run("scontrol", "-o", "show", "job", job)
     assert " UserId=nobody(65534) GroupId=nogroup(65534) " in shown
-    told = shown + on_slurm.run("scontrol", "write", "batch_script", job, "-")
-    assert "rbr_hidden" not in told
+    reported = shown + on_slurm.run("scontrol", "write", "batch_script", job, "-")
+    assert "rbr_hidden" not in reported
 
 
 @as_root
@@ -229,15 +236,15 @@ def test_request_and_script_go_over_whole_by_rest_and_what_cannot_be_said_is_ref
     made.start(run_as("ann", "picky", ("true",), site={"slurm": {"contiguous": True}}))
     made.start(run_as("zoe", "hers", ("true",)))
     made.start(run_as("ann", "told", ("x",), script="#!/bin/sh\n", arguments=["one"]))
-    found = ends(made, 4, seconds=60)
-    assert "arguments of a script cannot be said to slurmrestd" in found["told-0", 1].detail
+    result = ends(made, 4, seconds=60)
+    assert "arguments of a script cannot be said to slurmrestd" in result["told-0", 1].detail
     made.close()
-    assert "--contiguous cannot be said to slurmrestd" in found["picky-0", 1].detail
-    assert "belongs to the system" in found["hers-0", 1].detail
-    end = found["whole-0", 1]
+    assert "--contiguous cannot be said to slurmrestd" in result["picky-0", 1].detail
+    assert "belongs to the system" in result["hers-0", 1].detail
+    end = result["whole-0", 1]
     assert (end.exit_code, end.output) == (4, "b c\n")
     job = max(on_slurm.run("squeue", "-h", "-t", "all", "-n", "whole", "-o", "%i").split(), key=int)
-    told = on_slurm.run("scontrol", "-o", "show", "job", job)
+    reported = on_slurm.run("scontrol", "-o", "show", "job", job)
     for field in (
         "Partition=short",
         "NumNodes=2",
@@ -246,8 +253,8 @@ def test_request_and_script_go_over_whole_by_rest_and_what_cannot_be_said_is_ref
         "TimeLimit=00:02:00",
         f"WorkDir={everybodys}",
     ):
-        assert f" {field} " in told
-    assert " Comment=why not rainbow=whole/0/1/" in told
+        assert f" {field} " in reported
+    assert " Comment=why not rainbow=whole/0/1/" in reported
     assert on_slurm.run("scontrol", "write", "batch_script", job, "-") == script
 
 
@@ -337,7 +344,7 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
     held: dict[str, list[int]] = {}
 
     def heard() -> bool:
-        held.update({run[0]: given["n0002"]["core"] for run, given in owned.given().items()})
+        held.update({run[0]: options["n0002"]["core"] for run, options in owned.given().items()})
         return len(held) == 2
 
     try:
@@ -346,7 +353,7 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
             owned.start(replace(run, placement={"n0002": {"core": 1}}, cwd=str(everybodys)))
             until(lambda run=run: run.id in owned.begun() or owned.poll(), 20)
         until(heard, 20)
-        found = ends(owned, 2, seconds=30)
+        result = ends(owned, 2, seconds=30)
         (private := everybodys / "python").touch(0o700)
         monkeypatch.setattr(bare, "command", partial(bare.command, python=str(private)))
         run = run_as("ann", "free", ("echo", "done"))
@@ -359,7 +366,7 @@ def test_owned_pins_and_binds_jobs_of_accounts_which_are_not_others(
     assert (free.exit_code, free.output.splitlines()[1:]) == (0, ["done"])
     assert capfd.readouterr().err == ""
     assert sorted(held.values()) == [[0], [1]]
-    for (task, _), end in found.items():
+    for (task, _), end in result.items():
         threads = ",".join(map(str, cores_here()[held[task][0]]))
         assert (end.exit_code, end.detail, end.output) == (0, "", f"{threads}\n{threads}\nnobody\n")
 
@@ -440,30 +447,30 @@ def test_no_identity_puts_a_secret_where_a_user_of_the_site_can_read(
             seen = set[str]()
             made.start(run_as(requestor, f"{how}-command", ("sh", "-c", "env; sleep 3")))
             made.start(run_as(requestor, f"{how}-script", ("x",), script="#!/bin/sh\nenv; sleep 3\n"))
-            found = dict[Any, Any]()
-            until(lambda made=made, seen=seen, found=found: _looked(made, seen, found, secret, token), 90)
+            result = dict[Any, Any]()
+            until(lambda made=made, seen=seen, result=result: _looked(made, seen, result, secret, token), 90)
             made.close()
-            assert not any(secret in end.output for end in found.values()), how
-            assert all(end.exit_code == 0 for end in found.values()), (how, found)
+            assert not any(secret in end.output for end in result.values()), how
+            assert all(end.exit_code == 0 for end in result.values()), (how, result)
             assert seen == set(), how
         until(lambda: slurm.run("sacct", "-a", "-n", "-X", "-o", "State").count("COMPLETED") == 10, 30)
-        told = slurm.run("scontrol", "-o", "show", "job")
+        reported = slurm.run("scontrol", "-o", "show", "job")
         for job in slurm.run("sacct", "-a", "-n", "-X", "-P", "-o", "JobIDRaw").split():
-            told += slurm.run("sacct", "-a", "-j", job, "--env-vars") + slurm.run(
+            reported += slurm.run("sacct", "-a", "-j", job, "--env-vars") + slurm.run(
                 "sacct", "-a", "-j", job, "--batch-script"
             )
-        assert told.count("UserId=nobody(65534) GroupId=nogroup") == 6
-        assert [word for word in (secret, token, "SLURM_JWT") if word in told] == []
-        kept = [
+        assert reported.count("UserId=nobody(65534) GroupId=nogroup") == 6
+        assert [word for word in (secret, token, "SLURM_JWT") if word in reported] == []
+        stored = [
             path
             for path in slurm.folder.rglob("*")
             if path.is_file() and not path.is_relative_to(slurm.folder / "db")
         ]
         hidden = (secret.encode(), token.encode())
-        assert [path for path in kept if any(word in path.read_bytes() for word in hidden)] == []
+        assert [path for path in stored if any(word in path.read_bytes() for word in hidden)] == []
 
 
-def _looked(made: SlurmExecutor, seen: set[str], found: dict[Any, Any], secret: str, token: str) -> bool:
+def _looked(made: SlurmExecutor, seen: set[str], results: dict[Any, Any], secret: str, token: str) -> bool:
     """Note which processes of Slurm's commands and jobs were started with the secret; tell whether all has ended."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -474,5 +481,5 @@ def _looked(made: SlurmExecutor, seen: set[str], found: dict[Any, Any], secret: 
                 seen |= {words.decode()} if secret.encode() in (path / "environ").read_bytes() else set()
         except OSError:
             continue
-    found |= {end.id: end for end in made.poll()}
-    return len(found) == 2
+    results |= {end.id: end for end in made.poll()}
+    return len(results) == 2

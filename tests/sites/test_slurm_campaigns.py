@@ -51,8 +51,8 @@ class Planned:
 
     def call(self, way: str) -> list[str]:
         """Return the options of sbatch."""
-        told = f"--job-name={way}-{self.number:03} --time=1 --comment=about-{self.number} --output=/dev/null"
-        return [*self.words.split(), *told.split()]
+        text = f"--job-name={way}-{self.number:03} --time=1 --comment=about-{self.number} --output=/dev/null"
+        return [*self.words.split(), *text.split()]
 
     @property
     def script(self) -> str:
@@ -285,8 +285,8 @@ SORTED = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "expected_
 
 def at(folder: Path, processes: Processes, url: str, cluster: str, *more: str, **environment: str) -> str:
     """Start an agent that registers its cluster; return the cluster's token."""
-    given = ("--url", url, "--state-dir", str(folder / cluster), "--credentials", str(folder / f"{cluster}.json"))
-    processes.start("agent", "--cluster", cluster, "--register", *given, "--quiet", *more, **environment)
+    inputs = ("--url", url, "--state-dir", str(folder / cluster), "--credentials", str(folder / f"{cluster}.json"))
+    processes.start("agent", "--cluster", cluster, "--register", *inputs, "--quiet", *more, **environment)
     until((folder / f"{cluster}.json").exists)
     time.sleep(1)
     token: str = json.loads((folder / f"{cluster}.json").read_text())["clusters"][cluster]["token"]

@@ -58,8 +58,8 @@ def shared(on_slurm: Slurm, tmp_path: Path) -> Iterator[SlurmExecutor]:
 
 def record(slurm: Slurm, name: str) -> str:
     """Return the newest record of a job of this name."""
-    found = slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%i").split()
-    return slurm.run("scontrol", "-o", "show", "job", max(found, key=int))
+    result = slurm.run("squeue", "-h", "-t", "all", "-n", name, "-o", "%i").split()
+    return slurm.run("scontrol", "-o", "show", "job", max(result, key=int))
 
 
 @pytest.mark.parametrize("when", SBATCH)
@@ -110,24 +110,24 @@ def test_request_goes_over_whole_with_its_name_place_and_output(
     shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
 ) -> None:
     node = {"type": "node", "count": 1, "with": [{"type": "core", "count": 4}]}
-    asked = request({"type": "slot", "count": 2, "label": "a", "with": [node]}, system={"comment": "two words"})
-    asked["site"] = {"slurm": {"partition": "short"}}
+    query = request({"type": "slot", "count": 2, "label": "a", "with": [node]}, system={"comment": "two words"})
+    query["site"] = {"slurm": {"partition": "short"}}
     work = tmp_path / "work"
     work.mkdir()
     command = ("sh", "-c", 'echo "$RAINBOW_TASK_RANK $A"; pwd >&2; exit 3')
-    run = Run(("job1-0", 1), "job1", command, str(work), {"A": "x  y"}, 90.0, 2, request=asked)
+    run = Run(("job1-0", 1), "job1", command, str(work), {"A": "x  y"}, 90.0, 2, request=query)
     shared.start(run)
     end = ends(shared)[run.id]
     assert (end.result, end.exit_code) == (Result.EXITED, 3)
     assert sorted(end.output.splitlines()) == [str(work), str(work), "0 x  y", "1 x  y"]
     until(lambda: "JobState=FAILED" in record(on_slurm, "mine"))
-    told = record(on_slurm, "mine")
+    text = record(on_slurm, "mine")
     for field in ("NumNodes=2", "NumCPUs=8", "NumTasks=2", "CPUs/Task=4", "TimeLimit=00:02:00", "Partition=short"):
-        assert f" {field} " in told
-    assert f" WorkDir={work} Comment=two words rainbow=job1/0/1/" in told
-    assert " ExitCode=3:0 " in told
+        assert f" {field} " in text
+    assert f" WorkDir={work} Comment=two words rainbow=job1/0/1/" in text
+    assert " ExitCode=3:0 " in text
     [output] = work.iterdir()
-    assert f" StdOut={output} " in told
+    assert f" StdOut={output} " in text
     assert {"0 x  y", "1 x  y"} <= set(output.read_text().splitlines())
 
 
@@ -135,9 +135,9 @@ def test_script_travels_unchanged_and_its_end_is_slurms(
     shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
 ) -> None:
     script = '#!/bin/sh\n#SBATCH --time=5\necho "$A" "$1"\nkill -9 $$\n'
-    asked = request(script=script, name="scripted", system={"output": f"{tmp_path}/out"})
-    asked["arguments"] = ["one  word"]
-    run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b, c"}, request=asked)
+    query = request(script=script, name="scripted", system={"output": f"{tmp_path}/out"})
+    query["arguments"] = ["one  word"]
+    run = Run(("s-0", 1), "s", ("sh", "-c", "a loader"), str(tmp_path), {"A": "b, c"}, request=query)
     shared.start(run)
     end = ends(shared)[run.id]
     assert (end.result, end.exit_code, end.detail) == (Result.EXITED, 137, "killed by SIGKILL")
@@ -153,11 +153,11 @@ def test_what_a_job_writes_is_told_while_it_runs(
     monkeypatch.setattr(watcher, "LIVE", 0.5)
     command = ("sh", "-c", "echo first; echo wrong >&2; sleep 60")
     for number, script in enumerate(("", "#!/bin/sh\necho first; sleep 60\n")):
-        asked = request(script=script, system={} if script else {"error": "%j.err"})
-        shared.start(Run((f"w{number}", 1), "w", command, str(tmp_path), request=asked))
-    told: dict[Any, Any] = {}
-    until(lambda: shared.poll() == [] and (told.update(shared.written()), len(told) == 2)[1], 40)
-    assert set(told.values()) == {("first\n", ""), ("first\n", "wrong\n")}
+        query = request(script=script, system={} if script else {"error": "%j.err"})
+        shared.start(Run((f"w{number}", 1), "w", command, str(tmp_path), request=query))
+    answer: dict[Any, Any] = {}
+    until(lambda: shared.poll() == [] and (answer.update(shared.written()), len(answer) == 2)[1], 40)
+    assert set(answer.values()) == {("first\n", ""), ("first\n", "wrong\n")}
     assert shared.written() == {}
 
 
@@ -173,8 +173,8 @@ def test_what_rainbow_has_done_itself_is_not_done_again_for_what_the_script_says
 ) -> None:
     """Its array is one element here, its dependency and its hold are over."""
     script = "#!/bin/sh\n#SBATCH --array=0-3 --hold\n#SBATCH --dependency=afterok:99999 --begin=now+1hour\n"
-    asked = request(script=script + 'echo "$SLURM_ARRAY_TASK_ID"\n', name="element")
-    run = Run(("e-2", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), {"RAINBOW_ARRAY_INDEX": "2"}, request=asked)
+    query = request(script=script + 'echo "$SLURM_ARRAY_TASK_ID"\n', name="element")
+    run = Run(("e-2", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), {"RAINBOW_ARRAY_INDEX": "2"}, request=query)
     shared.start(run)
     end = ends(shared)[run.id]
     assert (end.result, end.exit_code, end.output) == (Result.EXITED, 0, "2\n")
@@ -208,15 +208,15 @@ def test_job_of_several_components_is_one_job_with_one_end(
     site = {"slurm": {"partition": "batch", "hetjob": [{"partition": "short"}]}}
     script = "#!/bin/sh\n#SBATCH -n1 -p batch\n#SBATCH hetjob\n#SBATCH -n2 -c2 -p short\n"
     script += "echo $SLURM_HET_SIZE; exit 3\n"
-    asked = request(*slots, script=script, name="pair", site=site)
-    shared.start(Run(("script", 1), "s", ("pair",), str(tmp_path), duration=60.0, request=asked))
+    query = request(*slots, script=script, name="pair", site=site)
+    shared.start(Run(("script", 1), "s", ("pair",), str(tmp_path), duration=60.0, request=query))
     each = ("sh", "-c", "echo $RAINBOW_TASK_RANK; exit $RAINBOW_TASK_RANK")
-    asked = request(*slots, name="ranks", site=site)
-    shared.start(Run(("command", 1), "c", each, str(tmp_path), duration=60.0, processes=3, request=asked))
-    found = ends(shared, 2, seconds=60)
-    assert (found[("script", 1)].exit_code, found[("script", 1)].output) == (3, "2\n")
-    assert sorted(found[("command", 1)].output.split()) == ["0", "1", "2"]
-    assert found[("command", 1)].exit_code == 1
+    query = request(*slots, name="ranks", site=site)
+    shared.start(Run(("command", 1), "c", each, str(tmp_path), duration=60.0, processes=3, request=query))
+    result = ends(shared, 2, seconds=60)
+    assert (result[("script", 1)].exit_code, result[("script", 1)].output) == (3, "2\n")
+    assert sorted(result[("command", 1)].output.split()) == ["0", "1", "2"]
+    assert result[("command", 1)].exit_code == 1
     shown = on_slurm.run("squeue", "-h", "-t", "all", "-n", "pair", "-o", "%i %P %C %l").splitlines()
     assert sorted(line.partition("+")[2] for line in shown) == ["0 batch 1 1:00", "1 short 4 1:00"]
 
@@ -235,18 +235,18 @@ def test_nothing_of_the_agents_environment_is_in_slurms_records(
     monkeypatch.setenv("RAINBOW_REGISTRATION_SECRET", "rbr_hidden")
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
     executor = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path)
-    for number, asked in enumerate((request(name="plain"), request(name="scripted", script="#!/bin/sh\nenv\n"))):
-        executor.start(Run((f"t{number}", 1), "j", ("env",), str(tmp_path), request=asked))
-    found = ends(executor, 2)
+    for number, query in enumerate((request(name="plain"), request(name="scripted", script="#!/bin/sh\nenv\n"))):
+        executor.start(Run((f"t{number}", 1), "j", ("env",), str(tmp_path), request=query))
+    result = ends(executor, 2)
     executor.close()
-    assert not any("rbr_hidden" in end.output for end in found.values())
+    assert not any("rbr_hidden" in end.output for end in result.values())
     # of a login at the site nothing, which took Slurm two seconds to find out
-    assert "MAIL=" not in found[("t1", 1)].output
+    assert "MAIL=" not in result[("t1", 1)].output
     for name in ("plain", "scripted"):
-        told = record(on_slurm, name)
-        assert " TimeLimit=00:07:00 " not in told
-        script = on_slurm.run("scontrol", "write", "batch_script", told.split()[0].removeprefix("JobId="), "-")
-        assert "rbr_hidden" not in told + script
+        text = record(on_slurm, name)
+        assert " TimeLimit=00:07:00 " not in text
+        script = on_slurm.run("scontrol", "write", "batch_script", text.split()[0].removeprefix("JobId="), "-")
+        assert "rbr_hidden" not in text + script
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root submits as somebody else")
@@ -279,8 +279,8 @@ def test_job_whose_number_is_not_known_yet_is_canceled_once_it_is(
     """It ran for 15 s more, and on without an agent that was closed."""
     monkeypatch.setattr(slurm_executor, "HARD", 600.0 if how == "stop" else 1.0)
 
-    def slow(*told: Any) -> str:
-        said = Commands.sbatch(shared._commands, *told)
+    def slow(*answer: Any) -> str:
+        said = Commands.sbatch(shared._commands, *answer)
         time.sleep(0.5)
         return said
 
@@ -312,9 +312,9 @@ def test_what_has_not_begun_is_taken_back_and_what_has_begun_runs_on(shared: Slu
     until(lambda: "stuck" in [why.facts.get("class") for why in shared.pending().values()], 30)
     for task in ("stuck", "runs"):
         shared.withdraw((task, 1))
-    found = ends(shared, 2)
-    assert found["stuck", 1].result is Result.STOPPED
-    assert (found["runs", 1].result, found["runs", 1].exit_code) == (Result.EXITED, 0)
+    result = ends(shared, 2)
+    assert result["stuck", 1].result is Result.STOPPED
+    assert (result["runs", 1].result, result["runs", 1].exit_code) == (Result.EXITED, 0)
 
 
 def test_1000_equal_tasks_of_a_job_are_handed_over_as_one_array_and_all_end_as_they_do(
@@ -322,10 +322,10 @@ def test_1000_equal_tasks_of_a_job_are_handed_over_as_one_array_and_all_end_as_t
 ) -> None:
     """Held at the site, so that nothing else uses the machine meanwhile; a few of them run; for time see soak."""
     monkeypatch.setattr(handover, "MOMENT", 2.0)  # a busy machine may pause between two starts
-    asked = request(name="many", tasks=1_000, site={"slurm": {"begin": "now+1hour"}})
+    query = request(name="many", tasks=1_000, site={"slurm": {"begin": "now+1hour"}})
     begun = time.process_time()
     for number in range(1_000):
-        shared.start(Run((f"m-{number}", 1), "m", ("sh", "-c", f"echo {number}; exit {number % 3}"), request=asked))
+        shared.start(Run((f"m-{number}", 1), "m", ("sh", "-c", f"echo {number}; exit {number % 3}"), request=query))
     until(lambda: all(active.native for active in shared._active.values()), 30)
     used = time.process_time() - begun
     assert len({active.native.partition("_")[0] for active in shared._active.values()}) == 1
@@ -335,8 +335,8 @@ def test_1000_equal_tasks_of_a_job_are_handed_over_as_one_array_and_all_end_as_t
         shared._active.pop((f"m-{number}", 1))
     on_slurm.run("scancel", f"{array}_[3-999]")
     on_slurm.run("scontrol", "update", f"jobid={array}", "starttime=now")
-    found = ends(shared, 3, seconds=60)
-    assert {task: (end.exit_code, end.output) for (task, _), end in found.items()} == {
+    result = ends(shared, 3, seconds=60)
+    assert {task: (end.exit_code, end.output) for (task, _), end in result.items()} == {
         f"m-{number}": (number, f"{number}\n") for number in range(3)
     }
 
@@ -370,8 +370,8 @@ def test_agent_killed_after_sbatch_finds_every_element_of_its_array(on_slurm: Sl
     again = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
     try:
         assert sorted(again.running()) == [("pair-0", 1), ("pair-1", 1)]
-        found = ends(again, 2)
-        assert {task: (end.result, end.output) for (task, _), end in found.items()} == {
+        result = ends(again, 2)
+        assert {task: (end.result, end.output) for (task, _), end in result.items()} == {
             f"pair-{number}": (Result.EXITED, f"{number}\n") for number in range(2)
         }
         assert [(tmp_path / f"mark-{number}").read_text() for number in range(2)] == ["\n", "\n"]
@@ -386,11 +386,11 @@ def test_elements_of_a_script_are_the_array_that_sbatch_would_make(
     shared: SlurmExecutor, on_slurm: Slurm, tmp_path: Path
 ) -> None:
     script = '#!/bin/sh\n#SBATCH --array=2,5\necho "$SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT"\n'
-    asked = request(script=script, name="elements", tasks=2)
+    query = request(script=script, name="elements", tasks=2)
     for number, index in enumerate(("2", "5")):
-        told = {"RAINBOW_ARRAY_INDEX": index}
-        shared.start(Run((f"e-{number}", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), told, request=asked))
-    found = ends(shared, 2, seconds=60)
-    assert sorted(end.output for end in found.values()) == ["2 of 2\n", "5 of 2\n"]
+        answer = {"RAINBOW_ARRAY_INDEX": index}
+        shared.start(Run((f"e-{number}", 1), "e", ("sh", "-c", "a loader"), str(tmp_path), answer, request=query))
+    result = ends(shared, 2, seconds=60)
+    assert sorted(end.output for end in result.values()) == ["2 of 2\n", "5 of 2\n"]
     [array] = set(on_slurm.run("squeue", "-h", "-t", "all", "-n", "elements", "-o", "%F").split())
     assert sorted(path.name for path in tmp_path.glob("*.out")) == [f"rainbow-{array}_{k}.out" for k in (2, 5)]

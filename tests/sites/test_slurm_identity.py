@@ -32,10 +32,10 @@ OTHER = f"rainbow={'0' * 24}/0/1"
 
 def run_of(name: str, body: str, *, script: bool = True, **system: Any) -> Run:
     """Return a run of a shell's text, as the user's own script or as a command of ours."""
-    asked = {"name": name, "resources": [SLOT], "system": {"output": "/dev/null", **system}, "site": {}, "gang": 1}
+    request = {"name": name, "resources": [SLOT], "system": {"output": "/dev/null", **system}, "site": {}, "gang": 1}
     if script:
-        asked["script"] = f"#!/bin/sh\n{body}\n"
-    return Run((f"{name}-0", 1), name, ("sh", "-c", body), str(Path.home()), request=asked)
+        request["script"] = f"#!/bin/sh\n{body}\n"
+    return Run((f"{name}-0", 1), name, ("sh", "-c", body), str(Path.home()), request=request)
 
 
 def state_of(slurm: Slurm, job: str) -> str:
@@ -145,12 +145,12 @@ def test_node_that_fails_ends_a_job_that_must_not_run_twice(
     where: str, executor: SlurmExecutor, on_slurm: Slurm
 ) -> None:
     made = run_of(f"once-{where}", "exec sleep 60", **({"requeue": False} if where == "jobspec" else {}))
-    asked = dict(made.request or {})
+    request = dict(made.request or {})
     if where == "script":
-        asked["script"] = "#!/bin/sh\n#SBATCH --no-requeue\nexec sleep 60\n"
+        request["script"] = "#!/bin/sh\n#SBATCH --no-requeue\nexec sleep 60\n"
     if where == "site":
-        asked["site"] = {"slurm": {"no-requeue": True}}
-    executor.start(Run(made.id, made.job, made.command, made.cwd, request=asked))
+        request["site"] = {"slurm": {"no-requeue": True}}
+    executor.start(Run(made.id, made.job, made.command, made.cwd, request=request))
     try:
         until(lambda: executor.poll() == [] and executor.begun())
         job = number_of(on_slurm, f"once-{where}")
@@ -247,10 +247,10 @@ def test_script_sees_the_folder_umask_and_path_that_sbatch_of_its_user_would_giv
     try:
         made.start(run)
         made.start(missing)
-        found = ends(made, 2, seconds=40)
-        assert (found[run.id].result, found[run.id].exit_code) == (Result.EXITED, 0)
-        assert (found["gone-0", 1].result, found["gone-0", 1].cause) == (Result.FAILED, "directory")
-        assert str(base / "no such folder") in found["gone-0", 1].detail
+        result = ends(made, 2, seconds=40)
+        assert (result[run.id].result, result[run.id].exit_code) == (Result.EXITED, 0)
+        assert (result["gone-0", 1].result, result["gone-0", 1].cause) == (Result.FAILED, "directory")
+        assert str(base / "no such folder") in result["gone-0", 1].detail
         ours, theirs = work / "ours.out", work / "plain.out"
         assert ours.read_text() == theirs.read_text()
         assert ours.read_text().splitlines()[:3] == [str(work), "0027", str(work)]
@@ -263,16 +263,16 @@ def test_script_sees_the_folder_umask_and_path_that_sbatch_of_its_user_would_giv
 def test_number_partition_and_nodes_are_told_and_that_the_number_is_another_s(
     executor: SlurmExecutor, on_slurm: Slurm
 ) -> None:
-    run, told = run_of("sited", "exec sleep 30"), dict[Any, SiteJob]()
+    run, answer = run_of("sited", "exec sleep 30"), dict[Any, SiteJob]()
     executor.start(run)
     try:
-        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told.get(run.id))[1])
+        until(lambda: executor.poll() == [] and (answer.update(executor.site_jobs()), answer.get(run.id))[1])
         job = number_of(on_slurm, "sited")
-        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told[run.id].nodes)[1])
-        assert told[run.id] == SiteJob(job, "batch", on_slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip())
+        until(lambda: executor.poll() == [] and (answer.update(executor.site_jobs()), answer[run.id].nodes)[1])
+        assert answer[run.id] == SiteJob(job, "batch", on_slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip())
         on_slurm.run("scontrol", "update", f"jobid={job}", f"comment={OTHER}")
-        until(lambda: executor.poll() == [] and (told.update(executor.site_jobs()), told[run.id].detail)[1], 3)
-        assert OTHER in told[run.id].detail
+        until(lambda: executor.poll() == [] and (answer.update(executor.site_jobs()), answer[run.id].detail)[1], 3)
+        assert OTHER in answer[run.id].detail
     finally:
         executor.close()
         on_slurm.run("scancel", job)

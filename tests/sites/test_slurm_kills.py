@@ -122,11 +122,11 @@ def test_200_kills_around_a_sbatch_that_is_slow_or_fails_lose_and_double_nothing
 
 
 def told(folder: Path) -> dict[str, list[tuple[str, int]]]:
-    found: dict[str, list[tuple[str, int]]] = {}
+    results: dict[str, list[tuple[str, int]]] = {}
     for line in (folder / "told").read_text().splitlines():
         task, result, code, _ = json.loads(line)
-        found.setdefault(task, []).append((result, code))
-    return found
+        results.setdefault(task, []).append((result, code))
+    return results
 
 
 class Forgetful(Accounted):
@@ -157,10 +157,10 @@ def test_100_jobs_that_ended_and_were_forgotten_while_the_agent_was_away_are_all
         assert "JobId=" not in site.run("scontrol", "-o", "show", "job")
         again = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
         try:
-            found = ends(again, 100, seconds=120)
+            result = ends(again, 100, seconds=120)
         finally:
             again.close()
-    said = {task: (end.result, end.exit_code) for (task, _), end in found.items()}
+    said = {task: (end.result, end.exit_code) for (task, _), end in result.items()}
     assert said == {f"k-{number}": (Result.EXITED, number % 3) for number in range(100)}
     assert Counter((tmp_path / "lines").read_text().split()) == Counter(map(str, range(100)))
 
@@ -170,11 +170,11 @@ def test_1000_equal_tasks_of_a_job_are_handed_over_in_2_s(
 ) -> None:
     """From the first start until Slurm's number of each is known, by the clock, with the pause that agents make."""
     made = SlurmExecutor("shared", {"PATH": os.environ["PATH"]}, tmp_path / "state")
-    asked: dict[str, Any] = {"name": "many", "tasks": 1_000, "resources": [SLOT], "system": {}, "gang": 1}
-    asked["site"] = {"slurm": {"begin": "now+1hour"}}
+    request: dict[str, Any] = {"name": "many", "tasks": 1_000, "resources": [SLOT], "system": {}, "gang": 1}
+    request["site"] = {"slurm": {"begin": "now+1hour"}}
     begun = time.monotonic()
     for number in range(1_000):
-        made.start(Run((f"e-{number}", 1), "e", ("echo", str(number)), request=asked))
+        made.start(Run((f"e-{number}", 1), "e", ("echo", str(number)), request=request))
     until(lambda: all(one.native for one in made._active.values()), 30)
     took = time.monotonic() - begun
     queued = own.run("squeue", "-h", "-r", "-n", "many", "-o", "%F").split()
@@ -196,8 +196,8 @@ def test_1000_different_jobs_are_handed_over_in_20_s_and_cost_little_to_watch(
     site: dict[str, Any] = {"slurm": {"begin": "now+1hour"}}
     begun = time.monotonic()
     for number in range(1_000):
-        asked = {"name": f"one-{number}", "resources": [SLOT], "system": {}, "site": site, "gang": 1}
-        made.start(Run((f"d-{number}", 1), f"d{number}", ("echo", str(number)), request=asked))
+        request = {"name": f"one-{number}", "resources": [SLOT], "system": {}, "site": site, "gang": 1}
+        made.start(Run((f"d-{number}", 1), f"d{number}", ("echo", str(number)), request=request))
     until(lambda: all(one.native for one in made._active.values()), 120)
     took = time.monotonic() - begun
     time.sleep(32)  # until changes are no more

@@ -40,8 +40,8 @@ def asked(document: dict[str, Any]) -> Carried:
     )
 
 
-def words(found: Carried) -> list[str]:
-    return GivenOptions(found.components).argv()
+def words(result: Carried) -> list[str]:
+    return GivenOptions(result.components).argv()
 
 
 def called(case: dict[str, Any]) -> str:
@@ -50,9 +50,9 @@ def called(case: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("case", SAID, ids=called)
 def test_request_is_said_in_options_of_sbatch(case: dict[str, Any]) -> None:
-    found = asked(case["jobspec"])
-    assert words(found) == shlex.split(case["words"])
-    assert list(found.notes) == case.get("notes", [])
+    result = asked(case["jobspec"])
+    assert words(result) == shlex.split(case["words"])
+    assert list(result.notes) == case.get("notes", [])
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "refused" in case], ids=called)
@@ -114,18 +114,18 @@ def fields(record: str) -> dict[str, str]:
     """Return what a record says, with the job's own number and mark taken out."""
     job = record.split(maxsplit=1)[0].removeprefix("JobId=")
     text = record.replace(MARK, "").replace(f"-{job}.", "-N.")
-    found = re.findall(r"(\S+?)=(.*?)(?= \S+=|\s*$)", text)
-    return {key: value.strip() for key, value in found if key not in OTHER and value.strip() not in ("", "(null)")}
+    result = re.findall(r"(\S+?)=(.*?)(?= \S+=|\s*$)", text)
+    return {key: value.strip() for key, value in result if key not in OTHER and value.strip() not in ("", "(null)")}
 
 
 def by_executor(request: Request, name: str) -> Asked:
     """Return the call of sbatch with which the executor hands over a request, an array undivided."""
-    told = handover(request, request.tasks[0].slots, 1, name, "ann")
+    answer = handover(request, request.tasks[0].slots, 1, name, "ann")
     system: Any = request.attributes.get("system") or {}
     array, folder = str(system.get("array") or ""), str(system.get("cwd") or TMP)
     environment = {INDEX: "0"} if array else {}
-    run = Run(("j-0", 1), "j", ("true",), folder, environment, request.duration, request=told)
-    return call_of_run(run, carried(told, request.duration, HOSTS), MARK, 1, CallPlace(Path(TMP), {}), ids=array)
+    run = Run(("j-0", 1), "j", ("true",), folder, environment, request.duration, request=answer)
+    return call_of_run(run, carried(answer, request.duration, HOSTS), MARK, 1, CallPlace(Path(TMP), {}), ids=array)
 
 
 def shown(site: Slurm, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
@@ -137,11 +137,11 @@ def shown(site: Slurm, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
 def differing(records: Mapping[str, str], pairs: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Return where Slurm shows the two jobs of a pair differently."""
     said = {job: fields(record) for job, record in records.items()}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, (one, other) in pairs.items():
         keys = [key for key in said[one] | said[other] if said[one].get(key) != said[other].get(key)]
-        found |= {name: [(key, said[one].get(key), said[other].get(key)) for key in keys]} if keys else {}
-    return found
+        results |= {name: [(key, said[one].get(key), said[other].get(key)) for key in keys]} if keys else {}
+    return results
 
 
 def test_request_is_shown_by_slurm_as_the_call_of_sbatch_that_the_table_names(rich: Slurm, tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_slurm_and_the_commands_in_front_of_it_say_the_same(
                 on_slurm.run("scontrol", "show", "job", theirs),
             )
             for field in FIELDS:
-                found = [re.search(rf"\b{field}=(\S*)", text) for text in (one, other)]
-                assert [each and each[1] for each in found] == [found[1] and found[1][1]] * 2, (name, field)
+                results = [re.search(rf"\b{field}=(\S*)", text) for text in (one, other)]
+                assert [each and each[1] for each in results] == [results[1] and results[1][1]] * 2, (name, field)
                 compared += 1
         assert compared >= 60
         ours("scancel", *map(str, numbers.values()))

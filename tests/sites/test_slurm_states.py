@@ -116,9 +116,9 @@ class Site:
         return str(self.executor._active[(task, 1)].native or "")
 
     def start(self, task: str, case: Case) -> None:
-        asked = {"name": task, "resources": [SLOT], "system": dict(case.system), "gang": 1}
-        asked |= {"site": {"slurm": {"partition": "batch", **case.site}}, "script": case.script}
-        self.executor.start(Run((task, 1), task, case.command, request=asked))
+        request = {"name": task, "resources": [SLOT], "system": dict(case.system), "gang": 1}
+        request |= {"site": {"slurm": {"partition": "batch", **case.site}}, "script": case.script}
+        self.executor.start(Run((task, 1), task, case.command, request=request))
 
     def reasons(self) -> str:
         """Return what squeue shows of each name, at most three times a second."""
@@ -127,8 +127,8 @@ class Site:
         return self.shown[1]
 
     def why(self, task: str) -> Any:
-        found = self.executor.pending().get((task, 1))
-        return found.facts.get("reason") if found else None
+        result = self.executor.pending().get((task, 1))
+        return result.facts.get("reason") if result else None
 
     def waits_again(self, task: str) -> bool:
         """Return whether it is told that the run is in the queue again."""
@@ -320,8 +320,8 @@ def provoked(site: Site, cases: Mapping[str, Case]) -> None:
     site.together([deed_of(site, task, case) for task, case in cases.items() if case.deed], 300)
     site.until(lambda: len(site.ends) == len(cases), 180)
     coded = {task: end.exit_code if end.result is Result.EXITED else None for task, end in site.ends.items()}
-    told = {task: (end.result, coded[task], end.cause) for task, end in site.ends.items()}
-    assert told == {task: (case.result, case.code, case.cause) for task, case in cases.items()}, site.ends
+    answer = {task: (end.result, coded[task], end.cause) for task, end in site.ends.items()}
+    assert answer == {task: (case.result, case.code, case.cause) for task, case in cases.items()}, site.ends
     assert [task for task, case in cases.items() if case.said not in site.ends[task].detail] == [], site.ends
 
 
@@ -375,9 +375,9 @@ MORE: dict[str, tuple[Mapping[str, Any], str, str]] = {
 
 def explained(site: Site, reasons: Mapping[str, tuple[Mapping[str, Any], str, str]], **known: str) -> None:
     """Start a job for each reason; each is told within a tick of squeue showing it."""
-    for reason, (asked, _, _) in reasons.items():
+    for reason, (request, _, _) in reasons.items():
         words = {"time": "5"} | {
-            key: value.format(**known) if isinstance(value, str) else value for key, value in asked.items()
+            key: value.format(**known) if isinstance(value, str) else value for key, value in request.items()
         }
         site.start(reason, Case(Result.STOPPED, site=words))
     site.together([explained_as(site, reason, kind, said) for reason, (_, kind, said) in reasons.items()], 90)

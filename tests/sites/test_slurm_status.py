@@ -81,13 +81,13 @@ def test_state_of_a_newer_slurm_concludes_nothing() -> None:
     ],
 )
 def test_reason_to_wait_is_told_with_its_class_and_as_it_is(reason: str, kind: str) -> None:
-    told = status.waiting(
+    answer = status.waiting(
         Row("7", "PENDING", Phase.WAITING, "", 5, "", "batch", "", reason), {"batch": [5, 9]}, "06:31"
     )
-    assert told.facts.get("class", "") == kind
-    assert (told.facts["reason"], told.facts["rank"]) == (reason, 2)
-    assert told.code == f"site:{reason.partition(',')[0]}"[:100]
-    assert reason in told.text
+    assert answer.facts.get("class", "") == kind
+    assert (answer.facts["reason"], answer.facts["rank"]) == (reason, 2)
+    assert answer.code == f"site:{reason.partition(',')[0]}"[:100]
+    assert reason in answer.text
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_record_and_accounts_say_whose_a_job_is() -> None:
     record = (
         "JobId=7 UserId=ann(1001) GroupId=x JobState=RUNNING Reason=None ExitCode=0:0 SubmitTime=2026-11-22T17:12:45"
     )
-    found = status.identity(f"{record} Command=/x rainbow=other Comment=two words {MARK} StdErr=/x StdIn=/y")
-    assert found == Final("RUNNING", reason="None", user="ann", submitted="2026-11-22T17:12:45", mark=MARK)
+    result = status.identity(f"{record} Command=/x rainbow=other Comment=two words {MARK} StdErr=/x StdIn=/y")
+    assert result == Final("RUNNING", reason="None", user="ann", submitted="2026-11-22T17:12:45", mark=MARK)
     assert status.identity("slurm_load_jobs error: Invalid job id specified") is None
     said = f"7|COMPLETED|0:0|0:0|None|ann|2026-11-22T17:12:45|a|b {MARK}\n8|RUNNING|0:0|0:0|None|ann||\n"
-    assert status.read_accounted(said) == {"7": Final("COMPLETED", (0, 0), (0, 0), "None", "", *found_of(found))}
+    assert status.read_accounted(said) == {"7": Final("COMPLETED", (0, 0), (0, 0), "None", "", *found_of(result))}
 
 
 def found_of(final: Final | None) -> tuple[str, str, str]:

@@ -48,7 +48,7 @@ def test_what_selection_reads_is_read_or_unknown(case: dict[str, Any]) -> None:
     assert list(Slurm().cores().read(case["cores"]["text"])) == case["cores"]["counts"]
     assert status.backlog(case["backlog"]["text"]) == (case["backlog"]["jobs"], case["backlog"]["seconds"])
     said, seconds = case["planned"]["text"], case["planned"]["seconds"]
-    found = status.PLANNED.search(said)
-    now = datetime.fromisoformat(found[1]) - timedelta(seconds=seconds) if found else datetime(2024, 1, 1)
+    result = status.PLANNED.search(said)
+    now = datetime.fromisoformat(result[1]) - timedelta(seconds=seconds) if result else datetime(2024, 1, 1)
     answer = status.planned(said, now)  # cores, and seconds until then
     assert (answer and answer[1]) == seconds

@@ -68,15 +68,15 @@ class Site:
             size: self.planned(size, now) for size in (1, 2, 4, 8, 16, 32, 64, 128, self.cores) if size <= self.cores
         }
         work = sum(job.least * job.walltime for job in self.waiting)
-        told = status.variables(waits, (self.cores - taken, taken, self.cores), (len(self.waiting), work))
-        return {**told, "nodes_free": (self.cores - taken) // 8}
+        answer = status.variables(waits, (self.cores - taken, taken, self.cores), (len(self.waiting), work))
+        return {**answer, "nodes_free": (self.cores - taken) // 8}
 
 
-def pair(told: dict[str, float], cores: int) -> tuple[float, float]:
+def pair(answer: dict[str, float], cores: int) -> tuple[float, float]:
     """Return the pair for a job of this size, as selection reads it (service/placement/candidates.py)."""
-    sizes = sorted(int(name.rpartition("_")[2]) for name in told if name.rpartition("_")[2].isdecimal())
-    low = told[status.SIZE.format(next(size for size in sizes if size >= cores))]
-    return low, max(low, told["expected_wait_high"])
+    sizes = sorted(int(name.rpartition("_")[2]) for name in answer if name.rpartition("_")[2].isdecimal())
+    low = answer[status.SIZE.format(next(size for size in sizes if size >= cores))]
+    return low, max(low, answer["expected_wait_high"])
 
 
 def day(seed: int, load: float = 0.9) -> list[Job]:
@@ -105,15 +105,20 @@ CHOICES: dict[str, Choose] = {
 def replayed(jobs: list[Job], choose: Choose) -> tuple[float, float]:
     """Return the mean wait, and the share of starts whose wait was within the pair told at the submit."""
     sites = {name: Site(cores) for name, cores in CORES.items()}
-    started, pairs, chance, left = dict[int, float](), dict[int, tuple[float, float]](), random.Random(1), list(jobs)
-    while left or any(site.running for site in sites.values()):
+    started, pairs, chance, remaining = (
+        dict[int, float](),
+        dict[int, tuple[float, float]](),
+        random.Random(1),
+        list(jobs),
+    )
+    while remaining or any(site.running for site in sites.values()):
         ends = [run[0] for site in sites.values() for run in site.running.values()]
-        now = min([*ends, *(job.submit for job in left[:1])])
-        while left and left[0].submit <= now:
-            job = left.pop(0)
-            told = {name: site.variables(now) for name, site in sites.items()}
-            chosen = choose(told, job, chance)
-            pairs[job.id] = pair(told[chosen], job.least)
+        now = min([*ends, *(job.submit for job in remaining[:1])])
+        while remaining and remaining[0].submit <= now:
+            job = remaining.pop(0)
+            answer = {name: site.variables(now) for name, site in sites.items()}
+            chosen = choose(answer, job, chance)
+            pairs[job.id] = pair(answer[chosen], job.least)
             sites[chosen].waiting.append(job)
         for site in sites.values():
             site.step(now, started)
@@ -129,12 +134,12 @@ def test_pair_holds_the_wait_of_four_starts_in_five_and_selection_by_it_waits_le
     held = []
     for seed in range(1, days + 1):
         jobs = day(seed)
-        found: dict[str, Any] = {name: replayed(jobs, choose) for name, choose in CHOICES.items()}
+        results: dict[str, Any] = {name: replayed(jobs, choose) for name, choose in CHOICES.items()}
         with capsys.disabled():
             print(
-                "\n" + ", ".join(f"{name} {wait:.0f} s ({share:.0%} held)" for name, (wait, share) in found.items())
+                "\n" + ", ".join(f"{name} {wait:.0f} s ({share:.0%} held)" for name, (wait, share) in results.items())
             )
-        waits = {name: float(wait) for name, (wait, _) in found.items()}
+        waits = {name: float(wait) for name, (wait, _) in results.items()}
         assert min(waits, key=waits.__getitem__) == "expected_wait", waits
-        held.append(found["expected_wait"][1])
+        held.append(results["expected_wait"][1])
     assert sum(held) / days >= LEAST_HELD

@@ -42,8 +42,8 @@ class Site:
         return self.user.wait(job_id, timeout=seconds, every=0.05)
 
     def task(self, job_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.user.job(job_id)["tasks"][0]
-        return found
+        results: dict[str, Any] = self.user.job(job_id)["tasks"][0]
+        return results
 
     def until(self, job_id: str, state: str, seconds: float = 20) -> None:
         until(lambda: self.task(job_id)["state"] == state, seconds)
@@ -58,16 +58,16 @@ def until(true: Callable[[], bool], seconds: float = 20) -> None:
 
 def register(url: str, graph: Any = None) -> Site:
     with Client(url, REGISTRATION) as registering:
-        told = registering.register_cluster("oak", graph or grid(4, 8))
-    return Site(url, Client(url, told["token"], timeout=5), told["secret"])
+        registration = registering.register_cluster("oak", graph or grid(4, 8))
+    return Site(url, Client(url, registration["token"], timeout=5), registration["secret"])
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with rainbow_at(tmp_path) as url:
-        found = register(url)
-        yield found
-        found.user.close()
+        result = register(url)
+        yield result
+        result.user.close()
 
 
 class Watched(LocalExecutor):

@@ -141,10 +141,10 @@ class Code:
     @cached_property
     def importers(self):
         """{module: the modules that import it}."""
-        found = defaultdict(set)
+        results = defaultdict(set)
         for edge in self._found():
-            found[edge.target].add(edge.source.module)
-        return found
+            results[edge.target].add(edge.source.module)
+        return results
 
     def _found(self):
         for file in self.files.values():

@@ -39,9 +39,9 @@ class Request:
     @property
     def scope(self) -> dict[str, Any]:
         """The request as ASGI describes it."""
-        told = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        answer = {"authorization": f"Bearer {self.token}"} if self.token else {}
         length = {"content-length": str(len(self.body))} if self.has_length else {"transfer-encoding": "chunked"}
-        headers = {**told, **(length if self.body else {}), **self.headers}
+        headers = {**answer, **(length if self.body else {}), **self.headers}
         return {
             "type": "http",
             "method": self.method,

@@ -11,18 +11,18 @@ from typing import Any, Self
 class Blocking:
     """An AsyncClient with an event loop of its own."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *inputs: Any, **named: Any) -> None:
         from rainbow.client import AsyncClient
 
-        self._client, self._runner = AsyncClient(*given, **named), asyncio.Runner()
+        self._client, self._runner = AsyncClient(*inputs, **named), asyncio.Runner()
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        return self._called(found) if callable(found) else found
+        result = getattr(self._client, name)
+        return self._called(result) if callable(result) else result
 
     def _called(self, method: Any) -> Any:
-        def call(*given: Any, **named: Any) -> Any:
-            made = method(*given, **named)
+        def call(*options: Any, **named: Any) -> Any:
+            made = method(*options, **named)
             return self._runner.run(made) if inspect.iscoroutine(made) else self._each(made)
 
         return call

@@ -54,7 +54,7 @@ def site(folder: Path) -> Iterator[Site]:
                 environment = {"RAINBOW_SECRET": made[name]["secret"]}
                 agents[name] = running.enter_context(process(words, folder / f"{name}.log", environment))
         with Client(there.url, [one["token"] for one in made.values()]) as client:
-            jobs = {name: _submitted(client, name, *given) for name, given in JOBS.items()}
+            jobs = {name: _submitted(client, name, *options) for name, options in JOBS.items()}
             client.wait(jobs["done"], 30)
             client.wait(jobs["many"], 30)
         store = open_store(str(folder / "rainbow.db"))
@@ -99,11 +99,11 @@ class Look:
             with self.page(signed=False) as first:
                 sign_in(first, self.site.url, self.site.admin)
                 self.state = first.context.storage_state()
-        given = {"viewport": {"width": 1280, "height": 900}, "base_url": self.site.url, **more}
-        context: BrowserContext = self.browser.new_context(storage_state=self.state if signed else None, **given)
+        options = {"viewport": {"width": 1280, "height": 900}, "base_url": self.site.url, **more}
+        context: BrowserContext = self.browser.new_context(storage_state=self.state if signed else None, **options)
         try:
             made = context.new_page()
-            made.on("console", lambda told: told.type in ("error", "warning") and self.faults.append(told.text))
+            made.on("console", lambda answer: answer.type in ("error", "warning") and self.faults.append(answer.text))
             made.on("pageerror", lambda fault: self.faults.append(str(fault)))
             made.on("dialog", lambda box: (self.faults.append(f"dialog {box.message}"), box.dismiss()))
             yield made
@@ -144,6 +144,6 @@ class Axe:
         """Return what axe-core finds wrong by these rules, or by all."""
         options = json.dumps({**LEAST, **({"runOnly": list(rules)} if rules else {})})
         call = {"expression": f"axe.run({options}).then(found => JSON.stringify(found.violations))"}
-        told = self._session.send("Runtime.evaluate", {**call, "awaitPromise": True, "returnByValue": True})
-        found = json.loads(told["result"]["value"])
-        return [f"{one['id']}: {one['nodes'][0]['html'][:160]} ({len(one['nodes'])})" for one in found]
+        answer = self._session.send("Runtime.evaluate", {**call, "awaitPromise": True, "returnByValue": True})
+        results = json.loads(answer["result"]["value"])
+        return [f"{one['id']}: {one['nodes'][0]['html'][:160]} ({len(one['nodes'])})" for one in results]

@@ -59,14 +59,14 @@ def serving(place: str, when: str, times: int, *arguments: str) -> None:
     holder = import_module(module) if owner == module else attrgetter(owner[len(module) + 1 :])(import_module(module))
     whole, calls = getattr(holder, name), count(1)
 
-    def killed(*given: Any, **named: Any) -> Any:
+    def killed(*options: Any, **named: Any) -> Any:
         last = next(calls) >= times
         if last and when == "before":
             end()
-        told = whole(*given, **named)
+        answer = whole(*options, **named)
         if last:
             end()
-        return told
+        return answer
 
     setattr(holder, name, killed)
     command_line(arguments, prog_name="rainbow")

@@ -77,10 +77,10 @@ def router_of(urls: Sequence[str], settings: Settings | None = None) -> Iterator
 def until(holds: Callable[[], Any], seconds: float = 15) -> Any:
     """Wait until something holds, and return it."""
     end = time.monotonic() + seconds
-    while not (found := holds()):
+    while not (result := holds()):
         assert time.monotonic() < end, "it never came"
         time.sleep(0.02)
-    return found
+    return result
 
 
 def register(url: str, name: str, **more: Any) -> dict[str, str]:

@@ -25,16 +25,16 @@ def elastic(least: int, most: int, **system: Any) -> dict[str, Any]:
     count = {"min": least, "max": most, "operator": "+", "operand": 1}
     slot = {"type": "slot", "count": count, "label": "w", "with": [{"type": "core", "count": 1}]}
     task = {"command": ["true"], "slot": "w", "count": {"per_slot": 1}}
-    asked = {"system": {"elastic": True, **system}}
-    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": asked}
+    request = {"system": {"elastic": True, **system}}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": request}
 
 
 def bag(count: int, **system: Any) -> dict[str, Any]:
     """A jobspec of so many tasks of one core, which are not elastic."""
     slot = {"type": "slot", "count": count, "label": "w", "with": [{"type": "core", "count": 1}]}
     task = {"command": ["true"], "slot": "w", "count": {"per_slot": 1}}
-    asked = {"system": {"scatter": True, **system}}
-    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": asked}
+    request = {"system": {"scatter": True, **system}}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": request}
 
 
 class Site:
@@ -65,10 +65,10 @@ class Site:
     def start(self) -> None:
         """Accept what is offered and say that it runs."""
         offers = self.cluster.say("receive", max=1000)["tasks"]
-        wanted = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
-        self.cluster.say("accept", tasks=wanted)
+        requirements = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
+        self.cluster.say("accept", tasks=requirements)
         self.cluster.say(
-            "events", events=[{"task": r["id"], "attempt": r["attempt"], "event": "started"} for r in wanted]
+            "events", events=[{"task": r["id"], "attempt": r["attempt"], "event": "started"} for r in requirements]
         )
         self.runs |= {(offer["id"], offer["attempt"]): offer["job"] for offer in offers}
 
@@ -81,8 +81,13 @@ class Site:
 
     def end(self, run: tuple[str, int], result: str = "exited", code: int | None = 0) -> None:
         """Say that a run has ended."""
-        told = {"event": "ended", "result": result, "exit_code": None if result == "stopped" else code, "output": ""}
-        self.cluster.say("events", events=[{"task": run[0], "attempt": run[1], **told}])
+        answer = {
+            "event": "ended",
+            "result": result,
+            "exit_code": None if result == "stopped" else code,
+            "output": "",
+        }
+        self.cluster.say("events", events=[{"task": run[0], "attempt": run[1], **answer}])
         self.runs.pop(run, None)
 
     def settle(self, most: int = 40) -> int:

@@ -46,12 +46,12 @@ class Moved:
         answer = self.move(json.loads(Request(environ).get_data()))
         return Response(json.dumps(answer), mimetype="application/json")(environ, start)
 
-    def move(self, asked: Mapping[str, Any]) -> list[str]:
+    def move(self, request: Mapping[str, Any]) -> list[str]:
         """Move the clock, then forecast what is due, then step; return the clusters whose step ordered something."""
-        self.clock.now = asked.get("now", self.clock.now)
-        if asked.get("forecast"):
+        self.clock.now = request.get("now", self.clock.now)
+        if request.get("forecast"):
             self.forecaster.turn()
-        return [name for name in asked.get("step", ()) if step(self.service, name)]
+        return [name for name in request.get("step", ()) if step(self.service, name)]
 
 
 class Kept(Quiet):
@@ -64,8 +64,8 @@ def server_at(database: str, config: str, now: float) -> BaseWSGIServer:
     """Make such a server, which listens."""
     clock = Clock()
     clock.now = now
-    given = replace(read_config(config), secret=REGISTRATION, admin=ADMIN, lease=FOR_EVER, forecast_share=1.0)
-    app = Moved(Service(open_store(database), given, clock), clock)
+    options = replace(read_config(config), secret=REGISTRATION, admin=ADMIN, lease=FOR_EVER, forecast_share=1.0)
+    app = Moved(Service(open_store(database), options, clock), clock)
     return make_server("127.0.0.1", 0, app, request_handler=Kept)
 
 
@@ -92,10 +92,10 @@ class Connected:
         assert answer.status < 300, text
         return json.loads(text) if text else None
 
-    def move(self, **asked: Any) -> list[str]:
+    def move(self, **request: Any) -> list[str]:
         """Move the clock, forecast, step."""
-        found: list[str] = self.ask("POST", "/moved", asked)
-        return found
+        results: list[str] = self.ask("POST", "/moved", request)
+        return results
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def moved_server(config: str, now: float, *, alone: bool = True) -> Iterator[Con
 @contextmanager
 def _process(database: str, config: str, now: float) -> Iterator[int]:
     command = [sys.executable, "-m", "tests.support.moved_server", database, config, str(now)]
-    given = {**os.environ, "RAINBOW_CHECK": ""}
-    server = subprocess.Popen(command, env=given, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
+    options = {**os.environ, "RAINBOW_CHECK": ""}
+    server = subprocess.Popen(command, env=options, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
         yield int(server.stdout.readline())

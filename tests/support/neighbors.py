@@ -124,42 +124,42 @@ class Service:
         return len(self.submits) / self.seconds
 
     def __str__(self) -> str:
-        told = f"{self.rate:.1f} submits a second, longest {max(self.submits, default=0):.2f} s"
-        return f"{told}, heartbeats {max(self.beats, default=0):.2f} s, {dict(self.statuses)}"
+        text = f"{self.rate:.1f} submits a second, longest {max(self.submits, default=0):.2f} s"
+        return f"{text}, heartbeats {max(self.beats, default=0):.2f} s, {dict(self.statuses)}"
 
 
 def measure(ports: Sequence[int], token: str, secret: str, seconds: float, interval: float = 0.0) -> Service:
     """Submit at the last port, one at a time and at most one an interval; an agent's heartbeats go to all ports."""
-    found = Service(seconds)
+    service = Service(seconds)
     end = time.monotonic() + seconds
-    beating = [threading.Thread(target=_beat, args=(port, secret, end, found)) for port in ports]
+    beating = [threading.Thread(target=_beat, args=(port, secret, end, service)) for port in ports]
     for thread in beating:
         thread.start()
     with _client(ports[-1], token) as api:
         while (began := time.monotonic()) < end:
-            _timed(api, "/v1/jobs", jobspec(), found, found.submits)
+            _timed(api, "/v1/jobs", jobspec(), service, service.submits)
             time.sleep(max(0.0, interval - (time.monotonic() - began)))
     for thread in beating:
         thread.join()
-    return found
+    return service
 
 
-def _beat(port: int, secret: str, end: float, found: Service) -> None:
+def _beat(port: int, secret: str, end: float, service: Service) -> None:
     with _client(port, secret) as api:
         for seq in range(1, 1_000_000):
             if time.monotonic() >= end:
                 return
             # the load changes, so that each heartbeat is stored
             body = {"agent": f"a{port}", "seq": seq + int(time.time() * 100), "load": {"cpu": seq % 2 / 2}}
-            _timed(api, "/v1/clusters/oak/heartbeat", body, found, found.beats)
+            _timed(api, "/v1/clusters/oak/heartbeat", body, service, service.beats)
             time.sleep(BEAT)
 
 
-def _timed(api: httpx.Client, path: str, body: Any, found: Service, times: list[float]) -> None:
+def _timed(api: httpx.Client, path: str, body: Any, service: Service, times: list[float]) -> None:
     began = time.monotonic()
     status = api.post(path, json=body).status_code
     times.append(time.monotonic() - began)
-    found.statuses[status] += 1
+    service.statuses[status] += 1
 
 
 def _client(port: int, token: str) -> httpx.Client:

@@ -61,9 +61,9 @@ class Journey:
 
 def typed(text: str, *, until: str = "") -> str:
     """Return the commands of a page's blocks up to the one that begins so."""
-    found = [command for command, _ in commands(text)]
-    end = next((k for k, command in enumerate(found) if until and command.startswith(until)), len(found))
-    return "\n".join(found[:end])
+    results = [command for command, _ in commands(text)]
+    end = next((k for k, command in enumerate(results) if until and command.startswith(until)), len(results))
+    return "\n".join(results[:end])
 
 
 def first_job(page: str) -> str:
@@ -92,9 +92,9 @@ def joined(page: str) -> str:
 def shares(page: str) -> str:
     """Set the shares, then let both teams ask for more than there is."""
     many = 'LOGNAME={} rainbow sbatch --array=0-99 --ntasks=1 --wrap "sleep 5"'
-    asked = "\n".join(many.format(who) for who in ("b-bob", "a-ann"))
+    query = "\n".join(many.format(who) for who in ("b-bob", "a-ann"))
     shown = "rainbow scheduler show oak | tee shown | grep -E '^team-a +70 +7 ' && grep -E '^team-b +30 +3 ' shown"
-    return f"{typed(page)}\n{asked}\nuntil {shown}; do sleep 0.5; done"
+    return f"{typed(page)}\n{query}\nuntil {shown}; do sleep 0.5; done"
 
 
 def notebook(page: str) -> str:
@@ -135,19 +135,19 @@ def walk(journey: Journey, site: Slurm | None = None) -> tuple[float, str]:
         text = json.loads(page)["cells"] if journey.page.endswith("ipynb") else []
         page = "\n".join("".join(cell["source"]) for cell in text) or page
         script = f"{installed}{journey.before}\ndate +BEGIN=%s.%N\n{journey.typed(page)}\ndate +END=%s.%N\n"
-        given = environment(folder) | ({"SLURM_CONF": str(site.conf)} if site else {})
-        given.pop("PYTHONPATH")
-        printed = _in_a_shell(folder / "clone", script, given)
+        options = environment(folder) | ({"SLURM_CONF": str(site.conf)} if site else {})
+        options.pop("PYTHONPATH")
+        printed = _in_a_shell(folder / "clone", script, options)
     begin, end = (re.search(rf"^{word}=([\d.]+)$", printed, re.M) for word in ("BEGIN", "END"))
     if not (begin and end and re.search(journey.arrived, printed)):
         raise AssertionError(f"{journey.page} did not lead to {journey.arrived!r}:\n{printed[-4000:]}")
     return float(end[1]) - float(begin[1]), printed
 
 
-def _in_a_shell(folder: Path, script: str, given: Mapping[str, str]) -> str:
+def _in_a_shell(folder: Path, script: str, options: Mapping[str, str]) -> str:
     with (folder / "printed").open("w+") as out:
         shell = subprocess.Popen(
-            ["bash", "-c", script], cwd=folder, env=given, stdout=out, stderr=out, start_new_session=True
+            ["bash", "-c", script], cwd=folder, env=options, stdout=out, stderr=out, start_new_session=True
         )
         with contextlib.suppress(subprocess.TimeoutExpired):
             shell.wait(PATIENCE)

@@ -64,10 +64,10 @@ class Graph:
             self.mixed.setdefault(kind[0], set()).add(kind[1])
 
     def _above(self, vertex):
-        found = [vertex]
-        while found[-1] in self.parent:
-            found.append(self.parent[found[-1]])
-        return found
+        results = [vertex]
+        while results[-1] in self.parent:
+            results.append(self.parent[results[-1]])
+        return results
 
     def leaves(self):
         """The vertices that contain nothing."""
@@ -86,8 +86,8 @@ class Graph:
         measured, factor = measure(self.data[vertex]["unit"])
         if not resource.unit:
             return self.largest.get((resource.type, measured), factor)
-        wanted, each = measure(resource.unit)
-        return each if wanted == measured else None
+        requirement, each = measure(resource.unit)
+        return each if requirement == measured else None
 
     def gives(self, resource, vertex):
         """Units of a request that a whole vertex has, fractions of them too.
@@ -210,15 +210,15 @@ class Oracle:
 
     def _is_enough(self, resources):
         """Compare totals, whatever is taken: a request stands on vertices of its own type."""
-        wanted = {}
+        requirements = {}
         stack = [(r, 1) for r in resources]
         while stack:
             r, times = stack.pop()
             times *= r.count.min
             if not r.is_slot:
-                wanted[r.type, r.unit] = wanted.get((r.type, r.unit), 0) + times
+                requirements[r.type, r.unit] = requirements.get((r.type, r.unit), 0) + times
             stack.extend((child, times) for child in r.children)
-        return all(self._total(kind, unit) >= units for (kind, unit), units in wanted.items())
+        return all(self._total(kind, unit) >= units for (kind, unit), units in requirements.items())
 
     def _total(self, kind, unit):
         graph, (measured, each) = self.graph, measure(unit)
@@ -307,10 +307,10 @@ class Oracle:
 
     def _of_type(self, goal):
         """The topmost vertices of a type."""
-        found = [
+        results = [
             v for v in self.graph.data if self.graph.data[v]["type"] == goal.resource.type and self._may_use(v, goal)
         ]
-        return [v for v in found if not any(other != v and other in self.graph.above[v] for other in found)]
+        return [v for v in results if not any(other != v and other in self.graph.above[v] for other in results)]
 
     def _untouched(self, vertex):
         return not (self.graph.below[vertex] & self.taken_at)
@@ -339,11 +339,11 @@ class Oracle:
             for chosen in combinations(whole, size):
                 self._step()
                 sizes = [graph.gives(r, v) for v in chosen]
-                left = units - sum(sizes)
-                if not all(sizes) or any(left + one <= 0 for one in sizes):
+                remaining = units - sum(sizes)
+                if not all(sizes) or any(remaining + one <= 0 for one in sizes):
                     continue  # one of them would do nothing
                 holds = [Hold(v, True, self._inside(goal.chain)) for v in chosen]
-                for draws in self._draws(r, leaves, max(left, 0), goal.chain):
+                for draws in self._draws(r, leaves, max(remaining, 0), goal.chain):
                     yield [], holds, draws
 
     def _draws(self, r, leaves, units, chain):
@@ -370,10 +370,10 @@ class Oracle:
         return sum(self._left(leaf) for leaf in leaves) // self.graph.each(r, leaves[0])
 
     def _left(self, leaf):
-        left = self.graph.amount(leaf) - self.used.amounts.get(leaf, 0)
+        remaining = self.graph.amount(leaf) - self.used.amounts.get(leaf, 0)
         if self.only is None or any(v != leaf for v in self._whole_of_only(leaf)):
-            return left
-        return min(left, self.only.get(leaf, 0))
+            return remaining
+        return min(remaining, self.only.get(leaf, 0))
 
     # ── what goes together ──
 
@@ -409,8 +409,8 @@ class Oracle:
         )
 
 
-def _needing(children, needs, asked):
-    return [replace(c, needs=c.needs + needs) if needs and asked(c) else c for c in children]
+def _needing(children, needs, request):
+    return [replace(c, needs=c.needs + needs) if needs and request(c) else c for c in children]
 
 
 def _of_slots(child, worker_type):
@@ -432,30 +432,30 @@ def _splits(units, most):
             yield (here, *rest)
 
 
-def flows(wanted, edges, left):
+def flows(requirement, edges, remaining):
     """Whether every demand gets all it wants of the leaves it may draw on.
 
     >>> flows([2, 1], [["a", "b"], ["a"]], {"a": 1, "b": 2}), flows([2, 1], [["a"], ["a"]], {"a": 2})
     (True, False)
     """
-    given = {}  # (demand, leaf) → amount
-    for demand, amount in enumerate(wanted):
+    options = {}  # (demand, leaf) → amount
+    for demand, amount in enumerate(requirement):
         while amount:
-            path = _path(demand, edges, left, given)
+            path = _path(demand, edges, remaining, options)
             if path is None:
                 return False
-            backwards = [given[path[k + 1], path[k]] for k in range(1, len(path) - 1, 2)]
-            step = min(amount, left[path[-1]], *backwards)
+            backwards = [options[path[k + 1], path[k]] for k in range(1, len(path) - 1, 2)]
+            step = min(amount, remaining[path[-1]], *backwards)
             for k in range(0, len(path), 2):
-                given[path[k], path[k + 1]] = given.get((path[k], path[k + 1]), 0) + step
+                options[path[k], path[k + 1]] = options.get((path[k], path[k + 1]), 0) + step
             for k in range(1, len(path) - 1, 2):
-                given[path[k + 1], path[k]] -= step
-            left[path[-1]] -= step
+                options[path[k + 1], path[k]] -= step
+            remaining[path[-1]] -= step
             amount -= step
     return True
 
 
-def _path(demand, edges, left, given):
+def _path(demand, edges, remaining, options):
     """A way from a demand to a leaf with something left: demand, leaf, demand that gives it up, leaf, ..."""
     queue, seen = deque([(demand,)]), {("demand", demand)}
     while queue:
@@ -464,10 +464,10 @@ def _path(demand, edges, left, given):
             if ("leaf", leaf) in seen:
                 continue
             seen.add(("leaf", leaf))
-            if left[leaf]:
+            if remaining[leaf]:
                 return (*path, leaf)
             for other in range(len(edges)):
-                if given.get((other, leaf)) and ("demand", other) not in seen:
+                if options.get((other, leaf)) and ("demand", other) not in seen:
                     seen.add(("demand", other))
                     queue.append((*path, leaf, other))
     return None

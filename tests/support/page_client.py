@@ -27,19 +27,19 @@ class Read(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
+        options = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
-        self.faults += [f"{tag} {key}" for key in given if key.startswith("on") or key == "style"]
-        if tag == "style" or (tag == "script" and not given.get("src")):
+        self.faults += [f"{tag} {key}" for key in options if key.startswith("on") or key == "style"]
+        if tag == "style" or (tag == "script" and not options.get("src")):
             self.faults.append(f"inline {tag}")
-        if given.get("id"):
-            self.ids.append(str(given["id"]))
-        self.links += [str(given[key]) for key in ("href", "src") if given.get(key)]
+        if options.get("id"):
+            self.ids.append(str(options["id"]))
+        self.links += [str(options[key]) for key in ("href", "src") if options.get(key)]
         if tag == "form":
-            self.forms.append({"action": given.get("action"), "method": given.get("method"), "fields": {}})
-        if tag == "input" and given.get("name") and self.forms:
-            self.forms[-1]["fields"][given["name"]] = given.get("value", "")
+            self.forms.append({"action": options.get("action"), "method": options.get("method"), "fields": {}})
+        if tag == "input" and options.get("name") and self.forms:
+            self.forms[-1]["fields"][options["name"]] = options.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open.pop() != tag:
@@ -65,8 +65,8 @@ class Browser:
 
     @property
     def cookie(self) -> str:
-        found = self.client.get_cookie("rainbow")
-        return found.value if found else ""
+        result = self.client.get_cookie("rainbow")
+        return result.value if result else ""
 
     def get(self, path: str, status: int = 200) -> str:
         answer = self.client.get(path)
@@ -82,11 +82,11 @@ class Browser:
 
 
 def read(text: str) -> Read:
-    found = Read(text)
-    assert not found.faults, found.faults
-    assert not found.open, found.open
-    assert len(set(found.ids)) == len(found.ids)
-    return found
+    result = Read(text)
+    assert not result.faults, result.faults
+    assert not result.open, result.open
+    assert len(set(result.ids)) == len(result.ids)
+    return result
 
 
 def submit(api: Api, token: str, count: int = 1, **more: Any) -> list[str]:
@@ -96,7 +96,7 @@ def submit(api: Api, token: str, count: int = 1, **more: Any) -> list[str]:
 
 def every_page(api: Api, cluster: str = "oak", job: str = "") -> list[str]:
     """The address of every page that is read, of this cluster and job."""
-    found = []
+    results = []
     for rule in api.app.url_map.iter_rules():
         if (
             rule.endpoint.startswith("page.")
@@ -104,5 +104,5 @@ def every_page(api: Api, cluster: str = "oak", job: str = "") -> list[str]:
             and not rule.rule.startswith("/static")
         ):
             path = rule.rule.replace("<id:job_id>", job or "0000").replace("<name>", cluster)
-            found += [f"{path}?tab={tab}" for tab in TABS] if rule.endpoint == "page.cluster" else [path]
-    return sorted(set(found) - {"/ui/events"})
+            results += [f"{path}?tab={tab}" for tab in TABS] if rule.endpoint == "page.cluster" else [path]
+    return sorted(set(results) - {"/ui/events"})

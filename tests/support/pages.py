@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of a page that are typed."""
-    return [Block(*found) for found in BLOCK.findall(text)]
+    return [Block(*result) for result in BLOCK.findall(text)]
 
 
 def commands(text: str) -> list[tuple[str, str]]:

@@ -20,13 +20,13 @@ def free_ports(count: int) -> list[int]:
     A port that the system picks is one of those: before the server listens, some connection may have it.
     """
     chance = random.Random(f"{os.getpid()} {time.monotonic_ns()}")
-    found: list[int] = []
-    while len(found) < count:
+    results: list[int] = []
+    while len(results) < count:
         port = chance.randrange(20_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            found += [port] if port not in found else []
-    return found
+            results += [port] if port not in results else []
+    return results
 
 
 def free_block(count: int) -> int:

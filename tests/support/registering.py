@@ -28,19 +28,19 @@ def processes_of(folder: Path) -> Iterator[Processes]:
 def agent(processes: Processes, url: str, cluster: str, *more: str) -> Any:
     """Start an agent that registers its cluster; it saves what it is told in credentials.json."""
     folder = processes.folder
-    given = ("--url", url, "--state-dir", str(folder / "state"), "--credentials", str(folder / "credentials.json"))
-    return processes.start("agent", "--cluster", cluster, "--register", *given, *more)
+    inputs = ("--url", url, "--state-dir", str(folder / "state"), "--credentials", str(folder / "credentials.json"))
+    return processes.start("agent", "--cluster", cluster, "--register", *inputs, *more)
 
 
 def note_graphs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note how graphs are told from now on: by put_graph or patch_graph."""
-    told: list[str] = []
+    answers: list[str] = []
     for verb in ("put_graph", "patch_graph"):
         real = getattr(Client, verb)
 
         def telling(self: Client, *words: Any, _verb: str = verb, _real: Any = real, **more: Any) -> Any:
-            told.append(_verb)
+            answers.append(_verb)
             return _real(self, *words, **more)
 
         monkeypatch.setattr(Client, verb, telling)
-    return told
+    return answers

@@ -41,8 +41,8 @@ class Wanted:
     def program(self, name: str) -> Path | None:
         """Return where this program is: in the folder named, else the newest of Debian's, else on the PATH."""
         named = os.environ.get(self.told_by, "") if self.told_by else ""
-        found = [path for pattern in self.folders for path in sorted(Path("/").glob(pattern[1:]), reverse=True)]
-        path = os.pathsep.join([*map(str, found), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+        results = [path for pattern in self.folders for path in sorted(Path("/").glob(pattern[1:]), reverse=True)]
+        path = os.pathsep.join([*map(str, results), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
         there = shutil.which(name, os.F_OK, named or path)
         return Path(there) if there else None
 
@@ -91,9 +91,13 @@ SERVICES = {
 
 def missing(service: str) -> str:
     """Say why there is no such service here; an empty text if there is."""
-    wanted = SERVICES[service]
-    absent = "" if wanted.instead and wanted.runs() else ", ".join(wanted.absent())
-    return f"{service} is not installed: no {absent} (apt-get install {' '.join(wanted.packages)})" if absent else ""
+    requirement = SERVICES[service]
+    absent = "" if requirement.instead and requirement.runs() else ", ".join(requirement.absent())
+    return (
+        f"{service} is not installed: no {absent} (apt-get install {' '.join(requirement.packages)})"
+        if absent
+        else ""
+    )
 
 
 def without(reason: str, *, must: bool = True) -> None:
@@ -140,16 +144,20 @@ def _install(packages: list[str]) -> str:
 
 def main() -> int:
     """Install what is missing; a failure only where CI is set."""
-    lacking = {name: wanted for name, wanted in SERVICES.items() if not wanted.on_demand and wanted.absent()}
+    lacking = {
+        name: requirement
+        for name, requirement in SERVICES.items()
+        if not requirement.on_demand and requirement.absent()
+    }
     if not lacking:
         return 0
     print(f"installing {', '.join(lacking)} for the tests", flush=True)
-    problem = _install([package for wanted in lacking.values() for package in wanted.packages])
-    left = [reason for name in lacking if (reason := missing(name))]
-    failed = CI and any(wanted.must for name, wanted in lacking.items() if missing(name))
-    for reason in left:
+    problem = _install([package for requirement in lacking.values() for package in requirement.packages])
+    remaining = [reason for name in lacking if (reason := missing(name))]
+    failed = CI and any(requirement.must for name, requirement in lacking.items() if missing(name))
+    for reason in remaining:
         print(f"{'failed' if failed else 'its tests will be skipped'}: {reason}")
-    if left and problem:
+    if remaining and problem:
         print(problem)
     return int(failed)
 

@@ -65,8 +65,8 @@ def variables_of(url: str, saved: Path) -> dict[str, str]:
         "RAINBOW_SECRET_FILE",
         "RAINBOW_REGISTRATION_SECRET",
     ]
-    given = {"RAINBOW_URL": url, "RAINBOW_CREDENTIALS": str(saved), "COLUMNS": "200", "NO_COLOR": "1"}
-    return {**dict.fromkeys(nothing, ""), **given}
+    options = {"RAINBOW_URL": url, "RAINBOW_CREDENTIALS": str(saved), "COLUMNS": "200", "NO_COLOR": "1"}
+    return {**dict.fromkeys(nothing, ""), **options}
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +74,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any,
     folder = tmp_path_factory.mktemp("cli")
     with rainbow_at(folder) as url:
         with Client(url, REGISTRATION) as client:
-            told = client.register_cluster("oak", grid(2, 4), state={"price": 3})
+            registration = client.register_cluster("oak", grid(2, 4), state={"price": 3})
         saved = folder / "credentials.json"
-        session.save(saved, url, "oak", told["token"], told["secret"])
-        with agent_of(url, "oak", told["secret"]):
-            yield url, told, saved
+        session.save(saved, url, "oak", registration["token"], registration["secret"])
+        with agent_of(url, "oak", registration["secret"]):
+            yield url, registration, saved
 
 
 @pytest.fixture
 def shell(server: tuple[str, Any, Path], tmp_path: Path) -> Shell:
-    url, told, saved = server
-    return Shell(tmp_path, url, told["token"], told["secret"], variables_of(url, saved))
+    url, answer, saved = server
+    return Shell(tmp_path, url, answer["token"], answer["secret"], variables_of(url, saved))
 
 
 HOSTILE = {

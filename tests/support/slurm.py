@@ -199,8 +199,8 @@ class Slurm:
             daemon.wait()
         self._daemons = []
         limit = time.monotonic() + COMES_UP
-        while (left := _ours(self.folder)) and time.monotonic() < limit:
-            for process in left:
+        while (processes := _ours(self.folder)) and time.monotonic() < limit:
+            for process in processes:
                 with suppress(psutil.Error):
                     process.kill()
             time.sleep(0.05)
@@ -213,12 +213,12 @@ class Slurm:
 
 def _ours(folder: Path) -> list[psutil.Process]:
     """Find what Slurm has started: daemons and job steps by where they work, jobs by what sbatch gave them."""
-    found = []
+    results = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.cwd().startswith(str(folder)) or str(folder) in process.environ().get("SLURM_CONF", ""):
-                found.append(process)
-    return [process for process in found if process.pid != os.getpid()]
+                results.append(process)
+    return [process for process in results if process.pid != os.getpid()]
 
 
 def be_lively(monkeypatch: pytest.MonkeyPatch) -> None:

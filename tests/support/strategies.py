@@ -91,8 +91,8 @@ def requests(draw, types=TYPES):
 def cases(draw):
     """Draw a shape, what hangs on it, and a request that mostly names types the shape has."""
     shape = draw(shapes)
-    found = sorted(set(_types(shape)))
-    types = TYPES if draw(st.integers(0, 9)) == 0 else tuple(found)
+    results = sorted(set(_types(shape)))
+    types = TYPES if draw(st.integers(0, 9)) == 0 else tuple(results)
     return shape, draw(hung), draw(requests(types=types))
 
 

@@ -38,9 +38,11 @@ class ClusterForecast:
         return {"stop": [], "stale": [], "lease": 60.0}
 
 
-def said(told: ClusterForecast) -> list[tuple[str, str]]:
+def said(forecast: ClusterForecast) -> list[tuple[str, str]]:
     """Return what the events told are of, and how each ended."""
-    return [(event["task"], event.get("result", event["event"])) for events in told.events_told for event in events]
+    return [
+        (event["task"], event.get("result", event["event"])) for events in forecast.events_told for event in events
+    ]
 
 
 def offer(task: str = "t", attempt: int = 1) -> responses.Offer:
@@ -58,10 +60,10 @@ def offer(task: str = "t", attempt: int = 1) -> responses.Offer:
     }
 
 
-def run_for(told: ClusterForecast, seconds: float, executor: Executor, journal: Journal | None = None) -> None:
+def run_for(forecast: ClusterForecast, seconds: float, executor: Executor, journal: Journal | None = None) -> None:
     """Run an agent for so long; it has ended when this returns."""
     # it has the client's verbs
-    agent = Agent(told, "oak", executor, journal, say=lambda _: None)  # type: ignore[arg-type]
+    agent = Agent(forecast, "oak", executor, journal, say=lambda _: None)  # type: ignore[arg-type]
     thread = threading.Thread(target=agent.run)
     thread.start()
     time.sleep(seconds)

@@ -37,8 +37,8 @@ class Proxy:
     def close_all(self) -> None:
         """Cut what is connected now, in the midst of whatever it says."""
         with self._lock:
-            found, self._open = self._open, set()
-        for one in found:
+            result, self._open = self._open, set()
+        for one in result:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()

@@ -101,8 +101,8 @@ def run_tool(name: str, program: str, seconds: float, folder: Path, url: str, sa
             code = -1
     calls = Counter(line.split()[0] for line in _lines(log / "calls"))
     noise = _lines(log / "noise")
-    told = ", ".join(f"{many} {command}" for command, many in sorted(calls.items()))
-    text = f"{time.monotonic() - began:.0f} s, {told or 'no call'}"
+    message = ", ".join(f"{many} {command}" for command, many in sorted(calls.items()))
+    text = f"{time.monotonic() - began:.0f} s, {message or 'no call'}"
     good = code == 0 and not noise and bool(calls)
     return text + ("" if good else f"; exit code {code}, see {work}/written; on standard error: {noise[:3]}"), good
 
@@ -124,9 +124,9 @@ def main() -> int:
         client = stack.enter_context(Client(url, REGISTRATION))
         saved = folder / "credentials.json"
         for cluster in ("oak", "elm"):
-            told = client.register_cluster(cluster, graph(2, 8))
-            session.save(saved, url, cluster, told["token"], told["secret"])
-            stack.enter_context(agent_of(url, cluster, told["secret"]))
+            registration = client.register_cluster(cluster, graph(2, 8))
+            session.save(saved, url, cluster, registration["token"], registration["secret"])
+            stack.enter_context(agent_of(url, cluster, registration["secret"]))
         for name, package, program, seconds in TOOLS:
             if named and not any(name.startswith(one) for one in named):
                 continue

@@ -56,14 +56,14 @@ def test_hard_search_of_one_thread_keeps_no_other_thread_waiting() -> None:
 def test_two_threads_that_ask_at_once_get_the_same_value() -> None:
     gate = threading.Event()
     search = Search(gate)
-    found: list[list[int]] = []
-    threads = [threading.Thread(target=lambda: found.append(search.found), daemon=True) for _ in range(2)]
+    results: list[list[int]] = []
+    threads = [threading.Thread(target=lambda: results.append(search.found), daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     gate.set()
     for thread in threads:
         thread.join(5)
-    assert found[0] is found[1]
+    assert results[0] is results[1]
 
 
 def test_nothing_uses_the_property_that_holds_a_lock() -> None:
@@ -93,9 +93,9 @@ def test_overlay_is_the_list_it_stands_for(
     monkeypatch.setattr(cache, "MOST_OTHERS", most)
     base = Overlay([object() for _ in range(SIZE)])
     lists = [(_after(base, steps), _after_plainly(base, steps)) for steps in (first, second)]
-    for found, plain in lists:
-        assert [*found] == plain == [found[at] for at in range(SIZE)]
-        assert (len(found), [*found[some]], found[-1]) == (SIZE, plain[some], plain[-1])
+    for result, plain in lists:
+        assert [*result] == plain == [result[at] for at in range(SIZE)]
+        assert (len(result), [*result[some]], result[-1]) == (SIZE, plain[some], plain[-1])
     (one, plain), (other, others) = lists
     differing = [at for at in range(SIZE) if plain[at] is not others[at]]
     assert [*one.differing(other)] == [*one.differing(others)] == differing

@@ -78,11 +78,11 @@ class Specification:
 
     def first(self) -> dict[str, Packet]:
         """The first item of each caller that waits."""
-        found: dict[str, Packet] = {}
+        results: dict[str, Packet] = {}
         for packet in self.packets:
             if packet.finish is None:
-                found.setdefault(packet.caller, packet)
-        return found
+                results.setdefault(packet.caller, packet)
+        return results
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -67,9 +67,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def example() -> str:
     """The entry points of the docstring's example, as pip writes them."""
-    found = re.search(r'\[project\.entry-points\."(.*?)"\]\n\s+(\w+) = "(.*?)"', rainbow.plugins.__doc__ or "")
-    assert found
-    return f"[{found[1]}]\n{found[2]} = {found[3]}\n"
+    result = re.search(r'\[project\.entry-points\."(.*?)"\]\n\s+(\w+) = "(.*?)"', rainbow.plugins.__doc__ or "")
+    assert result
+    return f"[{result[1]}]\n{result[2]} = {result[3]}\n"
 
 
 def submit(api: Api, tokens: list[str], **options: Any) -> Any:
@@ -123,8 +123,8 @@ def test_class_or_instance_is_a_plug_in_at_every_point(given: str, factories: bo
 
     registry: Registry[Any] = Registry("rainbow.nothing", factories=factories)
     registry.add("one")(Plugin if given == "class" else Plugin())
-    found = registry.get("one")
-    assert (found() if factories else found).say() == "it"
+    result = registry.get("one")
+    assert (result() if factories else result).say() == "it"
 
 
 NEAR = """
@@ -142,12 +142,12 @@ ASKED = {"field": "speed", "value": 10, "within": 1}
 SLOT = {"type": "slot", "count": 1, "label": "it", "with": [{"type": "core", "count": 1}]}
 
 
-def asking(dialect: str, asked: Any) -> dict[str, Any]:
+def asking(dialect: str, request: Any) -> dict[str, Any]:
     resources = [{"type": "node", "count": 1, "with": [SLOT]}]
     if dialect == "nextgen":
-        work = {"type": "node", "count": 1, "requires": [{"name": "io", "near": asked}]}
+        work = {"type": "node", "count": 1, "requires": [{"name": "io", "near": request}]}
         return {"version": 1, "resources": {"work": work}, "tasks": [{"command": ["true"], "resources": "work"}]}
-    task = {"command": ["true"], "slot": "it", "count": {"per_slot": 1}, "resources": {"io": {"near": asked}}}
+    task = {"command": ["true"], "slot": "it", "count": {"per_slot": 1}, "resources": {"io": {"near": request}}}
     if dialect == "founding":
         return {"version": 1, "resources": resources, "task": task}
     return {"version": 1, "resources": resources, "tasks": [task], "attributes": {"system": {"duration": 0}}}
@@ -182,8 +182,8 @@ def test_backend_is_chosen_per_request(api: Api, install: Install) -> None:
     )
     oak = api.register()
     for backend, matches in (("never", 0), ("networkx", 1), (None, 1)):
-        told = api.good("POST", "/v1/match", {"jobspec": jobspec(), "backend": backend}, oak.token)
-        assert len(told["candidates"]) == matches
+        answer = api.good("POST", "/v1/match", {"jobspec": jobspec(), "backend": backend}, oak.token)
+        assert len(answer["candidates"]) == matches
     api.problem(422, "unsatisfiable", "POST", "/v1/jobs", {"jobspec": jobspec(), "backend": "never"}, oak.token)
     assert api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "backend": "networkx"}, oak.token)["cluster"] == "oak"
     body = {"jobspec": jobspec(), "backend": "x"}
@@ -221,7 +221,7 @@ def test_a_policy_that_fails_is_named_by_why_and_by_its_clusters_settings(api: A
     job = api.good("POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)["id"]
     api.good("POST", "/v1/clusters/oak/heartbeat", {"agent": "a", "workers": None, "running": []}, oak.secret)
     step_safely(api.service, "oak")
-    told = api.good("GET", f"/v1/jobs/{job}/why?verify=true", None, oak.token)
-    assert (told["wait"]["reason"], told["verify"]) == ("step-failed", None)
-    for text in (told["wait"]["text"], api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["fault"]):
+    answer = api.good("GET", f"/v1/jobs/{job}/why?verify=true", None, oak.token)
+    assert (answer["wait"]["reason"], answer["verify"]) == ("step-failed", None)
+    for text in (answer["wait"]["text"], api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["fault"]):
         assert "plug-in failing of rainbow.policies failed: ValueError: no plan today" in text

@@ -81,12 +81,12 @@ def test_failure_that_a_site_calls_final_is_not_tried_again(cause: str) -> None:
 def moves_of(state: TaskState) -> set[TaskState]:
     """All states that some event brings a task to from this one."""
     befores = [task(state), task(state, retries_left=1), task(state, cause="lost")]
-    found = set()
+    results = set()
     for event in EVENTS.values():
         for before in befores:
             with suppress(Conflict):
-                found.add(transition(before, event, 5.0).state)
-    return found - {state}
+                results.add(transition(before, event, 5.0).state)
+    return results - {state}
 
 
 @pytest.mark.parametrize("state", list(TaskState))

@@ -50,5 +50,5 @@ def _module(name: str, extra: str) -> Any:
     except ModuleNotFoundError as fault:
         if (fault.name or "").startswith("rainbow"):
             raise
-        told = f"executor {name} requires {fault.name}; run: pip install 'rainbow-hpc[{extra}]'"
-        raise UnknownPlugin(told) from fault
+        text = f"executor {name} requires {fault.name}; run: pip install 'rainbow-hpc[{extra}]'"
+        raise UnknownPlugin(text) from fault

@@ -139,12 +139,12 @@ def remove(name: str) -> None:
 @functools.cache
 def bases_here() -> dict[str, Path]:
     """Return {controller: the folder in which this process may make groups}."""
-    found = {}
+    results = {}
     for controller in CONTROLLERS:
         base = _base(controller)
         if base is not None:
-            found[controller] = base
-    return found if "pids" in found or "memory" in found else {}
+            results[controller] = base
+    return results if "pids" in results or "memory" in results else {}
 
 
 def _base(controller: str) -> Path | None:

@@ -102,9 +102,9 @@ class DaskExecutor:
             active.end = _not_taken(active.id, fault)
 
     def _publish(self, taken: Sequence[_Active]) -> None:
-        told = {self._called(active.id): (*active.id, active.ranks, active.futures) for active in taken}
-        if told:
-            self._client.publish_dataset(**told, override=True)
+        answer = {self._called(active.id): (*active.id, active.ranks, active.futures) for active in taken}
+        if answer:
+            self._client.publish_dataset(**answer, override=True)
 
     def _share(self, run: Run, worker: str, ranks: tuple[int, ...], names: Mapping[str, str]) -> Future:
         return self._client.submit(
@@ -192,6 +192,6 @@ def _not_taken(run: RunId, fault: Exception) -> Ended:
 def _end_of(run: RunId, future: Future) -> Ended:
     """Return what a share's worker said; one that was lost with its worker runs again."""
     if future.status == "finished":
-        told: Any = future.result()
-        return end_from_json(told)
+        answer: Any = future.result()
+        return end_from_json(answer)
     return Ended(run, Result.STOPPED, detail=f"Dask lost it: {future.status}")

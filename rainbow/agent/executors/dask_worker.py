@@ -24,18 +24,18 @@ REMEMBERED = 10_000  # words that came before their runs
 
 def work(owner: str, key: str, run: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """Run a share and return its end."""
-    given = run_from_json(run)
-    name = begun_name(owner, key, given.ranks[0])
+    options = run_from_json(run)
+    name = begun_name(owner, key, options.ranks[0])
     begun = Event(name)
     if begun.is_set():
         sweep(name)
-        return end_to_json(Ended(given.id, Result.STOPPED, detail="lost: the Dask worker running it died"))
+        return end_to_json(Ended(options.id, Result.STOPPED, detail="lost: the Dask worker running it died"))
     begun.set()
-    get_worker().log_event(topic_of(owner), {"task": given.id[0], "attempt": given.id[1]})
+    get_worker().log_event(topic_of(owner), {"task": options.id[0], "attempt": options.id[1]})
     _running.add((owner, key))
     try:
         return end_to_json(
-            shared_folder.work(LocalExecutor({**environment, MARK: name}), given, lambda: (owner, key) in _stopped)
+            shared_folder.work(LocalExecutor({**environment, MARK: name}), options, lambda: (owner, key) in _stopped)
         )
     finally:
         _running.discard((owner, key))

@@ -44,10 +44,10 @@ class Flux:
 
     def submit(self, run: Run, mark: str) -> Question[str]:
         """Ask for a run as a jobspec."""
-        told: dict[str, Any] = {"resources": [], "system": {}, **(run.request or {})}
-        told["name"] = f"{told.get('name') or 'rainbow'} {mark}"
+        answer: dict[str, Any] = {"resources": [], "system": {}, **(run.request or {})}
+        answer["name"] = f"{answer.get('name') or 'rainbow'} {mark}"
         try:
-            document = flux_document(told, run.command, run.processes, run.duration, run.cwd, run.environment)
+            document = flux_document(answer, run.command, run.processes, run.duration, run.cwd, run.environment)
         except JobspecError as fault:
             raise NotCarriedError(str(fault)) from fault
         return Question(("flux", "job", "submit"), lambda said: said.strip(), json.dumps(document))
@@ -60,11 +60,11 @@ class Flux:
         """Ask for the priorities of what is pending."""
 
         def read(said: str) -> dict[str, list[int]]:
-            found: dict[str, list[int]] = {}
+            results: dict[str, list[int]] = {}
             for queue, priority in _columns(said, 1):
                 if priority.isdecimal():
-                    found.setdefault(queue, []).append(int(priority))
-            return {queue: sorted(priorities) for queue, priorities in found.items()}
+                    results.setdefault(queue, []).append(int(priority))
+            return {queue: sorted(priorities) for queue, priorities in results.items()}
 
         return Question(("flux", "jobs", "-A", "-n", "-c", "0", "-f", "pending", "-o", "{queue}|{priority}"), read)
 
@@ -138,7 +138,7 @@ class Flux:
     def planned(self, said: str) -> tuple[int, float] | None:
         """Read nothing: Flux plans what is submitted alone."""
 
-    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], query: str) -> Pending:
         """Say why a job has not begun."""
         why = row.reason or row.state
         text = f"Flux job {row.id} waits{f' in queue {row.partition}' if row.partition else ''}: {why}"
@@ -154,10 +154,10 @@ class Flux:
             "priority": row.priority,
             "rank": rank if others else None,
             "expected_start": row.start or None,
-            "asked_at": asked or None,
+            "asked_at": query or None,
         }
-        told = {key: value for key, value in facts.items() if value is not None}
-        return Pending(f"site:{why}"[:100], text[:300], told)
+        answer = {key: value for key, value in facts.items() if value is not None}
+        return Pending(f"site:{why}"[:100], text[:300], answer)
 
     def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
         """Say how a run ended."""
@@ -193,10 +193,10 @@ def read_rows(said: str) -> tuple[dict[str, Row], list[str]]:
     """
     rows, odd = dict[str, Row](), list[str]()
     for line in filter(str.strip, said.split("\n")):
-        asked, _, whose = line.partition("\x1f")
+        request, _, whose = line.partition("\x1f")
         user, _, name = whose.partition("\x1f")
         mark = name.rstrip().rpartition(" ")[2]
-        for job, state, start, priority, queue, nodes, reason in _columns(asked, COLUMNS):
+        for job, state, start, priority, queue, nodes, reason in _columns(request, COLUMNS):
             if job.isdecimal():
                 level = int(priority) if priority.isdecimal() else 0
                 phase = PHASES.get(state, Phase.UNKNOWN)
@@ -210,11 +210,11 @@ def read_rows(said: str) -> tuple[dict[str, Row], list[str]]:
 
 def read_ends(said: str) -> dict[str, Final]:
     """Read lines of ENDS; a negative code is that of a signal."""
-    found: dict[str, Final] = {}
+    results: dict[str, Final] = {}
     for job, result, code, kind, note in _columns(said, 4):
         number = int(code) if code.lstrip("-").isdecimal() else 0
         signal = -number if NEVER_RAN < number < 0 else 0
         if result:
             reason = ": ".join(filter(None, (kind, note)))
-            found[job] = Final(result, (max(0, number), signal), reason=reason)
-    return found
+            results[job] = Final(result, (max(0, number), signal), reason=reason)
+    return results

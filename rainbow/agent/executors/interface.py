@@ -266,8 +266,8 @@ class Site(Protocol):
     def planned(self, said: str) -> tuple[int, float] | None:
         """Read for how many cores a job was that was only tried, and in how many seconds it would start."""
 
-    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
-        """Say why a job has not begun; `asked`: when the queue was looked up."""
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], query: str) -> Pending:
+        """Say why a job has not begun; `query`: when the queue was looked up."""
 
     def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
         """Say how a run ended; `ours`: we have asked for its end."""

@@ -279,8 +279,8 @@ class Keeper:
         if run in self._watched:
             self._wards.ask("stop" if verb == "stop" else "hold", run, yes=verb != "resume", text=text)
 
-    def _start(self, told: Mapping[str, Any]) -> None:
-        run = run_from_json(told)
+    def _start(self, answer: Mapping[str, Any]) -> None:
+        run = run_from_json(answer)
         if run.id in self._ends or run.id in self._watched:
             return
         try:
@@ -310,8 +310,8 @@ def _warning(message: Mapping[str, Any]) -> str:
     return f"{message['signal']} {float(message['grace'])}" if message.get("signal") else ""
 
 
-def _run_id(told: Any) -> RunId:
-    task, attempt = told
+def _run_id(answer: Any) -> RunId:
+    task, attempt = answer
     return task, attempt
 
 

@@ -73,7 +73,7 @@ class SupervisedExecutor:
     def poll(self) -> Sequence[Ended]:
         """Return what has ended; the next call lets the keeper forget it."""
         answer = self._ask("poll", known=self._known)
-        ended = [end_from_json(told) for told in answer["ended"]] + self._lost
+        ended = [end_from_json(reported) for reported in answer["ended"]] + self._lost
         self._known, self._lost = [end.id for end in ended], []
         self._begun += [(task, attempt) for task, attempt in answer["begun"]]
         for end in ended:
@@ -94,7 +94,7 @@ class SupervisedExecutor:
             return {}
         self._looked = now
         sizes = {run: self._sizes(run) for run in self._running}
-        fresh = [run for run, found in sizes.items() if any(found) and found != self._seen.get(run)]
+        fresh = [run for run, result in sizes.items() if any(result) and result != self._seen.get(run)]
         self._seen = sizes
         return {run: Written(*(read_end(path, self._keep[run]) for path in self._files[run])) for run in fresh}
 
@@ -195,10 +195,10 @@ class SupervisedExecutor:
 def _changed(path: Path) -> float:
     """Return when a file was changed; 0: it is not there, or empty."""
     try:
-        found = path.stat()
+        result = path.stat()
     except OSError:
         return 0.0
-    return found.st_mtime if found.st_size else 0.0
+    return result.st_mtime if result.st_size else 0.0
 
 
 def opened(argument: str, environment: Mapping[str, str], folder: Path | None) -> Executor:

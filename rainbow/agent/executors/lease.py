@@ -46,9 +46,9 @@ def write(folder: Path, lease: Lease) -> None:
 def read(folder: Path) -> Lease:
     """Return the limit of a folder's runs."""
     try:
-        told = json.loads(_text(f"{folder}/{NAME}"))
-        until = float(told["until"])
-        return Lease(until if told["boot"] == _boot() or until == math.inf else 0.0, float(told["kill"]))
+        answer = json.loads(_text(f"{folder}/{NAME}"))
+        until = float(answer["until"])
+        return Lease(until if answer["boot"] == _boot() or until == math.inf else 0.0, float(answer["kill"]))
     except FileNotFoundError:
         return NO_LIMIT
     except (ValueError, KeyError, TypeError):  # not what we have written: whoever did wants no good

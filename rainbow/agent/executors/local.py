@@ -146,8 +146,8 @@ class LocalExecutor:
                 for environment in of_processes(run, self.environment):
                     environment |= own
                     with _bound_to(cpus := cpus_of(run, environment["RAINBOW_WORKER"])):
-                        told = {**environment, **binding_variables(run, environment, cpus)}
-                        active.processes.append(self._spawn(run, told, (streams[0], streams[1], streams[2])))
+                        answer = {**environment, **binding_variables(run, environment, cpus)}
+                        active.processes.append(self._spawn(run, answer, (streams[0], streams[1], streams[2])))
             self._begun.append(run.id)
         except (OSError, ValueError) as error:  # ValueError: a NUL, or no file name
             active.fault = _fault(run, error)
@@ -162,14 +162,14 @@ class LocalExecutor:
 
     def _open(self, active: _Active) -> list[int]:
         """Return the descriptors a run starts with: of the files that its job names, else of our own."""
-        run, given = active.run, files_of(active.run, self.environment)
-        source = open_file(given.get("input", Path(os.devnull)), os.O_RDONLY)
+        run, options = active.run, files_of(active.run, self.environment)
+        source = open_file(options.get("input", Path(os.devnull)), os.O_RDONLY)
         try:
-            active.tail = FileTail(given["output"]) if "output" in given else self._tail()
+            active.tail = FileTail(options["output"]) if "output" in options else self._tail()
             active.tail.keep = max(1, run.output)
-            if "error" not in given:
+            if "error" not in options:
                 return [source, active.tail.writer, active.tail.writer if self._errors is None else self._errors]
-            active.errors = FileTail(given["error"])
+            active.errors = FileTail(options["error"])
         except ValueError:
             os.close(source)
             raise
@@ -320,12 +320,12 @@ def cpus_of(run: Run, worker: str) -> tuple[int, ...]:
 def cores_here() -> list[list[int]]:
     """Return the hardware threads of every core that this process may use, cores by their first thread."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    found: dict[tuple[str, ...], list[int]] = {}
+    results: dict[tuple[str, ...], list[int]] = {}
     for cpu in usable:
         topology = CPUS / f"cpu{cpu}" / "topology"
         key = (_read(topology / "physical_package_id"), _read(topology / "core_id") or f"cpu{cpu}")
-        found.setdefault(key, []).append(cpu)
-    return list(found.values())
+        results.setdefault(key, []).append(cpu)
+    return list(results.values())
 
 
 def _read(path: Path) -> str:

@@ -130,7 +130,8 @@ def files_of(run: Run, environment: Mapping[str, str]) -> dict[str, Path]:
     said |= {"A": run.job, "j": run.job, "J": run.job}  # of a server of a version without numbers
     base = run.cwd or environment.get("HOME") or "/"
     return {
-        stream: Path(base, _PATTERN.sub(lambda found: _said(found, said), path)) for stream, path in run.files.items()
+        stream: Path(base, _PATTERN.sub(lambda result: _said(result, said), path))
+        for stream, path in run.files.items()
     }
 
 
@@ -138,9 +139,9 @@ NO_INDEX = "4294967294"  # what Slurm writes for %a of a job that is no array
 _PATTERN = re.compile(r"%([0-9]{0,4})([A-Za-z%])", re.ASCII)
 
 
-def _said(found: re.Match[str], said: Mapping[str, str]) -> str:
-    text = said.get(found[2], found[0])
-    return text.zfill(min(int(found[1] or 0), 10)) if text.isdecimal() else text
+def _said(match: re.Match[str], said: Mapping[str, str]) -> str:
+    text = said.get(match[2], match[0])
+    return text.zfill(min(int(match[1] or 0), 10)) if text.isdecimal() else text
 
 
 def _login() -> str:
@@ -166,10 +167,10 @@ def read_end(path: Path, keep: int, owner: int | None = None) -> str:
     `owner`: the account whose file it must be, and which lets everybody read it.
     """
     with contextlib.suppress(OSError), open(path, "rb", opener=_plain) as file:
-        found = os.fstat(file.fileno())
-        if owner is not None and (found.st_uid != owner or not found.st_mode & stat.S_IROTH):
+        result = os.fstat(file.fileno())
+        if owner is not None and (result.st_uid != owner or not result.st_mode & stat.S_IROTH):
             return ""
-        file.seek(max(0, found.st_size - keep))
+        file.seek(max(0, result.st_size - keep))
         return file.read(keep).decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return ""
 

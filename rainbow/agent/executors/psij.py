@@ -316,14 +316,14 @@ def resources_of(run: Run) -> psij.ResourceSpecV1:
     amounts: Sequence[Mapping[str, int]] = [run.placement[worker] for worker in workers_of(run)]
     most = {kind: max((each.get(kind, 0) for each in amounts), default=0) for kind in ("core", "gpu", "memory")}
     nodes = max(len(amounts), 1)
-    wanted: dict[str, Any] = {"node_count": nodes, "processes_per_node": 1}
+    requirements: dict[str, Any] = {"node_count": nodes, "processes_per_node": 1}
     if most["core"]:
-        wanted["cpu_cores_per_process"] = most["core"]
+        requirements["cpu_cores_per_process"] = most["core"]
     if most["gpu"]:
-        wanted["gpu_cores_per_process"] = most["gpu"]
+        requirements["gpu_cores_per_process"] = most["gpu"]
     if most["memory"]:
-        wanted["memory"] = most["memory"] * (1 if "memory" in run.units else MEMORY)
-    return psij.ResourceSpecV1(**wanted)
+        requirements["memory"] = most["memory"] * (1 if "memory" in run.units else MEMORY)
+    return psij.ResourceSpecV1(**requirements)
 
 
 def _one_line(fault: object) -> str:

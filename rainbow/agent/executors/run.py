@@ -104,10 +104,10 @@ def run_to_json(run: Run) -> dict[str, Any]:
     return asdict(run)
 
 
-def run_from_json(told: Mapping[str, Any]) -> Run:
+def run_from_json(answer: Mapping[str, Any]) -> Run:
     """Read what `run_to_json` wrote."""
-    lists = {key: tuple(told[key]) for key in ("id", "command", "ranks")}
-    return Run(**{**told, **lists})
+    lists = {key: tuple(answer[key]) for key in ("id", "command", "ranks")}
+    return Run(**{**answer, **lists})
 
 
 def end_to_json(end: Ended) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def end_to_json(end: Ended) -> dict[str, Any]:
     return asdict(end)
 
 
-def end_from_json(told: Mapping[str, Any]) -> Ended:
+def end_from_json(answer: Mapping[str, Any]) -> Ended:
     """Read what `end_to_json` wrote."""
-    return Ended(**{**told, "id": tuple(told["id"]), "result": Result(told["result"])})
+    return Ended(**{**answer, "id": tuple(answer["id"]), "result": Result(answer["result"])})
 
 
 def workers_of(run: Run) -> list[str]:

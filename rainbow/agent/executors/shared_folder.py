@@ -98,10 +98,10 @@ class SharedFolder:
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.at("runs", key), self.at("begun", key))
         try:
-            told = json.loads(self.at("begun", key).read_text())
+            answer = json.loads(self.at("begun", key).read_text())
         except FileNotFoundError:
             return None
-        return run_from_json(told["run"]), told["environment"]
+        return run_from_json(answer["run"]), answer["environment"]
 
     def take_back(self, run: RunId) -> bool:
         """Take a run from the desk before any node has begun it; False if one was faster."""
@@ -178,9 +178,9 @@ class SharedFolder:
         draft.unlink()
         return self.claimed(run) == native
 
-    def give(self, run: RunId, given: Given) -> None:
+    def give(self, run: RunId, options: Given) -> None:
         """Leave which cores and GPUs a run has."""
-        self._write("given", key_of(run), json.dumps(given))
+        self._write("given", key_of(run), json.dumps(options))
 
     def given(self, run: RunId) -> Given | None:
         """Return which cores and GPUs a run has, if that is known."""
@@ -237,13 +237,13 @@ class SharedFolder:
 
     def there(self) -> list[Run]:
         """Return the runs that are on the desk, or begun."""
-        found: dict[RunId, Run] = {}
+        results: dict[RunId, Run] = {}
         for room in ("runs", "begun"):
             for path in sorted((self.folder / room).glob("*[0-9]")):
                 with contextlib.suppress(FileNotFoundError):  # moved to `begun` meanwhile: found there
                     run = run_from_json(json.loads(path.read_text())["run"])
-                    found[run.id] = run
-        return list(found.values())
+                    results[run.id] = run
+        return list(results.values())
 
     def all_begun(self) -> set[str]:
         """Return the keys of all runs that a node has begun, in one look."""
@@ -319,19 +319,21 @@ def _run(desk: SharedFolder, key: str, count: str) -> None:
         desk.name(run.id, native or str(os.getppid()))
     if nodes := os.environ.get("SLURM_JOB_NODELIST", ""):
         desk.place(run.id, os.environ.get("SLURM_JOB_PARTITION", ""), nodes)
-    if found := given_in(os.environ.get(GIVEN, "")):
-        desk.give(run.id, found)
-        run = replace(run, binding=found if _is_free_to_bind() else {})
+    if result := given_in(os.environ.get(GIVEN, "")):
+        desk.give(run.id, result)
+        run = replace(run, binding=result if _is_free_to_bind() else {})
     place, here = _share(run, int(count)) if count != "1" else (0, run)
-    given = {name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS}
+    options = {
+        name: value for name, value in os.environ.items() if name.startswith(GIVEN_BY_NODE) and name not in OURS
+    }
     if "SLURM_JOB_ID" in os.environ:  # there Slurm says all of it
         run = replace(run, variables={NUMBER: run.variables[NUMBER]} if NUMBER in run.variables else {})
     site = run.request is not None  # it writes to the files of its job
     apart = 2 if site and (run.request or {}).get("system", {}).get("error") else None
-    executor = LocalExecutor({**environment, **given}, copy=site, errors=apart)
+    executor = LocalExecutor({**environment, **options}, copy=site, errors=apart)
     signal.signal(signal.SIGTERM, lambda *_: executor.stop(run.id))
-    asked = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
-    end = cgroups.judged_here(work(executor, here, *asked), os.environ.get("SLURM_JOB_ID", native))
+    requests = (lambda: desk.is_asked_to_stop(run.id), lambda: desk.is_asked_to_hold(run.id))
+    end = cgroups.judged_here(work(executor, here, *requests), os.environ.get("SLURM_JOB_ID", native))
     desk.end(place, end)
     sys.stdout.flush()
     os._exit(_code_of(end))  # what escaped from the run's group may hold a thread of ours

@@ -131,8 +131,8 @@ class _Warden:
     def _obey(self) -> float:
         """Do what is asked; return for how many seconds nothing more is to be done unless a signal comes."""
         run, limit = self._run.id, lease.read(self._wards.folder)
-        left = limit.until - lease.now()
-        if left <= 0 and not self._ending:
+        remaining = limit.until - lease.now()
+        if remaining <= 0 and not self._ending:
             self._lost = self._ending = True
             self._executor.end(run, min(GRACE, limit.kill))
         if self._wards.is_asked("stop", run) and not self._ending:
@@ -140,7 +140,7 @@ class _Warden:
             warning = self._wards.warning(run)
             self._executor.warn(run, *warning) if warning else self._executor.stop(run)
         (self._executor.suspend if self._wards.is_asked("hold", run) else self._executor.resume)(run)
-        until = min(LONGEST, left if not self._ending else LONGEST, self._executor.due() - time.monotonic())
+        until = min(LONGEST, remaining if not self._ending else LONGEST, self._executor.due() - time.monotonic())
         return max(TICK, until)
 
     def _write(self) -> None:
@@ -154,9 +154,9 @@ class _Warden:
         until = time.monotonic() + (TICK if self._executor.is_ending() else seconds)
         if self._tail.is_dirty:
             until = min(until, max(self._write_at, time.monotonic() + TICK))
-        while (left := until - time.monotonic()) > 0:
+        while (remaining := until - time.monotonic()) > 0:
             output = [self._tail.fileno()] if self._tail.is_open else []
-            ready, _, _ = select.select([self._woken, *output], [], [], left)
+            ready, _, _ = select.select([self._woken, *output], [], [], remaining)
             if self._woken in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._woken, 4096)
@@ -177,9 +177,9 @@ def _reap_others(executor: LocalExecutor) -> None:
         return
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or executor.owns(found.si_pid):
+        if result is None or executor.owns(result.si_pid):
             return
-        os.waitpid(found.si_pid, os.WNOHANG)
+        os.waitpid(result.si_pid, os.WNOHANG)

@@ -213,8 +213,8 @@ def _put(file: str, text: str, how: int) -> None:
     """Write without what Python's own files would touch: in a warden all of that are fresh pages."""
     out = os.open(file, os.O_WRONLY | os.O_CLOEXEC | how, 0o600)
     try:
-        left = text.encode()
-        while left:
-            left = left[os.write(out, left) :]
+        remaining = text.encode()
+        while remaining:
+            remaining = remaining[os.write(out, remaining) :]
     finally:
         os.close(out)

@@ -65,14 +65,14 @@ def audit() -> Any:
     The administrator sees all, an owner what concerns their clusters. `since` and `until` are times as
     2030-01-31T12:00:00Z; `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
     """
-    asked, most = request.args, service().settings.limits.listed
+    query, most = request.args, service().settings.limits.listed
     limit = count_in_query("limit", min(100, most), most)
-    since, until = moment(asked, "since"), moment(asked, "until")
-    chosen = {key: asked.get(key) for key in ("job", "credential", "cursor")}
-    found, following = audit_queries.listing(
+    since, until = moment(query, "since"), moment(query, "until")
+    chosen = {key: query.get(key) for key in ("job", "credential", "cursor")}
+    result, following = audit_queries.listing(
         service(), who(), **chosen, since=since, until=until, limit=limit, login=login()
     )
-    return jsonify(audit=timed(found), next=following)
+    return jsonify(audit=timed(result), next=following)
 
 
 @config.get("/models")
@@ -89,8 +89,8 @@ def models() -> Any:
             raise RequestError(f"{key} does not name what a model can be of", pointer=f"/{key}")
     day = arguments.get("since")
     since = account_verbs.day_of(day, "/since") * DAY if day is not None else None
-    found = model_fits.listing(service(), who(), since, keys, arguments.get("by", VARIABLE))
-    return jsonify(models=found)
+    result = model_fits.listing(service(), who(), since, keys, arguments.get("by", VARIABLE))
+    return jsonify(models=result)
 
 
 credentials = Blueprint("credentials", __name__, url_prefix="/v1")
@@ -103,12 +103,12 @@ def known() -> Any:
     `digests` are separated by commas. With the digest of a registration secret, `taken` says whether there is a
     `cluster` of this name.
     """
-    asked, name = request.args.get("digests", "").split(","), request.args.get("cluster")
+    query, name = request.args.get("digests", "").split(","), request.args.get("cluster")
     with service().store.look() as connection:
-        found = access.known_of(service(), connection, list(filter(DIGEST.fullmatch, asked)))
-        told = name is not None and access.registers(service(), found)
-        taken = {"taken": clusters.find(connection, str(name)) is not None} if told else {}
-    return jsonify(known=found, **taken)
+        result = access.known_of(service(), connection, list(filter(DIGEST.fullmatch, query)))
+        answer = name is not None and access.registers(service(), result)
+        taken = {"taken": clusters.find(connection, str(name)) is not None} if answer else {}
+    return jsonify(known=result, **taken)
 
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -246,5 +246,7 @@ def delete_qos(qos: str) -> Any:
 def usage() -> Any:
     """Sum what tasks used by account, user, cluster or day, in hours of each type; with csv=true as CSV."""
     arguments, as_csv = request.args, flag("csv")
-    found = account_verbs.usage(service(), who(), arguments.get("by"), arguments.get("since"), arguments.get("until"))
-    return Response(account_verbs.csv_of(found), mimetype="text/csv") if as_csv else jsonify(found)
+    result = account_verbs.usage(
+        service(), who(), arguments.get("by"), arguments.get("since"), arguments.get("until")
+    )
+    return Response(account_verbs.csv_of(result), mimetype="text/csv") if as_csv else jsonify(result)

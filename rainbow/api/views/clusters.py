@@ -55,8 +55,8 @@ def series() -> Any:
 
     Of one `cluster`, or of all together; null where nothing is known. A server keeps them in memory.
     """
-    found = fleet.series(service(), who(), request.args.get("cluster"))
-    return jsonify({**found, "from": rfc3339(found["from"])})
+    result = fleet.series(service(), who(), request.args.get("cluster"))
+    return jsonify({**result, "from": rfc3339(result["from"])})
 
 
 agents = Blueprint("agents", __name__, url_prefix="/v1/clusters/<name>")
@@ -72,9 +72,9 @@ def receive(name: str) -> Any:
     before = waited()
     if before is None:
         return jsonify(protocol.receive(service(), asking, name, agent, most, seconds))
-    found, pause, cluster_id = protocol.look(service(), asking, name, agent, most, seconds - before)
+    result, pause, cluster_id = protocol.look(service(), asking, name, agent, most, seconds - before)
     park(pause, (cluster_id, agent))
-    return jsonify(found)
+    return jsonify(result)
 
 
 @agents.post("/accept")
@@ -192,8 +192,8 @@ def put_graph(name: str) -> Any:
 def patch_graph(name: str) -> Any:
     """Change the graph by {"changes": [...]}: all of them or none."""
 
-    def patch(asking: Caller, given: Any, call: KeyedCall) -> dict[str, Any]:
-        return graphs.patch_graph(service(), asking, name, given, _expected(), call, drain=flag("drain"))
+    def patch(asking: Caller, options: Any, call: KeyedCall) -> dict[str, Any]:
+        return graphs.patch_graph(service(), asking, name, options, _expected(), call, drain=flag("drain"))
 
     answer, _ = once(patch, read=partial(read_mapping, "Delta", graph=True))
     return _tagged(answer, answer.get_json()["revision"])
@@ -238,9 +238,9 @@ def put_state(name: str) -> Any:
 @clusters.get("/<name>/state")
 def state(name: str) -> Any:
     """Show the state as reported, and less what is booked."""
-    told = registration.state(service(), who(), name)
+    answer = registration.state(service(), who(), name)
     # a state's own variables are never taken for times, whatever they are called
-    return jsonify({**told, **timed({"reported_at": told["reported_at"]})})
+    return jsonify({**answer, **timed({"reported_at": answer["reported_at"]})})
 
 
 @clusters.get("/<name>/workers")
@@ -294,9 +294,9 @@ def put_scheduler(name: str) -> Any:
 @clusters.get("/<name>/scheduler/changes")
 def scheduler_changes(name: str) -> Any:
     """List the changes of policy, settings and limits, the newest first."""
-    found = scheduling_settings.changed(service(), who(), name)
+    result = scheduling_settings.changed(service(), who(), name)
     # what was set is never taken for times, whatever it is called
-    return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in found])
+    return jsonify(changes=[{**one, **timed({"changed_at": one["changed_at"]})} for one in result])
 
 
 @clusters.get("/<name>/timeline")
@@ -315,8 +315,8 @@ def occupancies(name: str) -> Any:
     `levels` has a letter for each worker of `names`, in order: 0 (idle) to 9 and A (full) in tenths, upwards;
     N: no agent yet, L: lost, O: offline, Q: quarantined, D: draining. `taken`: whether it holds any task.
     """
-    told = occupancy.occupancy(service(), who(), name)
-    return jsonify({**told, "at": rfc3339(told["at"])})
+    answer = occupancy.occupancy(service(), who(), name)
+    return jsonify({**answer, "at": rfc3339(answer["at"])})
 
 
 @clusters.get("/<name>/workers/<worker:worker>")
@@ -380,8 +380,8 @@ def plan(name: str) -> Any:
     supposed-1, ...), `settings` (merged; null: the default) and `workers` ({name: READY, OFFLINE, LOST or DRAINING}).
     """
     asking, is_given = who(), request.content_length or "Transfer-Encoding" in request.headers
-    given = read_mapping("Supposition") if is_given else None
-    return jsonify(monitoring.plan(service(), asking, name, given))
+    options = read_mapping("Supposition") if is_given else None
+    return jsonify(monitoring.plan(service(), asking, name, options))
 
 
 reservations = Blueprint("reservations", __name__, url_prefix="/v1/clusters/<name>/reservations")
@@ -399,8 +399,8 @@ def create(name: str) -> Any:
     """
     preview = flag("preview")
 
-    def create(asking: Caller, given: Any, call: KeyedCall) -> dict[str, Any]:
-        return service_reservations.create(service(), asking, name, given, call, preview=preview)
+    def create(asking: Caller, options: Any, call: KeyedCall) -> dict[str, Any]:
+        return service_reservations.create(service(), asking, name, options, call, preview=preview)
 
     return once(create, 200 if preview else 201, partial(read_mapping, "Reservation"))
 

@@ -93,8 +93,8 @@ def _entry(asking: Caller, common: Mapping[str, Any], job: Any, at: int) -> Entr
             )
         envelope = {**common, **job}
         brought = cluster_tokens(envelope)
-        asked = submission_of(envelope["jobspec"], envelope, brought, _key(at))
-        return Entry(who(brought) if brought else asking, asked)
+        submission = submission_of(envelope["jobspec"], envelope, brought, _key(at))
+        return Entry(who(brought) if brought else asking, submission)
     except RainbowError as fault:
         if isinstance(fault, InputError):
             fault.pointer = f"/jobs/{at}{fault.pointer or ''}"
@@ -127,8 +127,8 @@ def submit() -> Any:
     whom the job is for where neither `requestor` nor the token names one. The decision lists at most 16 clusters of
     each kind and the chosen one; `more` counts the others, which `GET /v1/jobs/{job_id}/why` lists.
     """
-    asking, asked = _asked()
-    placed, again = placement_batch.submit(service(), asking, asked)
+    asking, query = _asked()
+    placed, again = placement_batch.submit(service(), asking, query)
     with phase("answer"):
         answer = jsonify(written(placed))
     if again:
@@ -150,8 +150,8 @@ def match() -> Any:
     first. With `"explain": true` each has an `explanation`; with `"certificate": true` each candidate has a
     `certificate`, the rows that prove it, and each refusal a `refutation`, what of it can be counted again.
     """
-    asking, asked = _asked()
-    return jsonify(match_answer(service(), asking, asked))
+    asking, query = _asked()
+    return jsonify(match_answer(service(), asking, query))
 
 
 @jobs.post("/jobs:bid")
@@ -161,9 +161,9 @@ def bid() -> Any:
     `standing` is what is compared (null: no cluster takes the job, `refusal` says why), `earlier` whether there is a
     job of this Idempotency-Key.
     """
-    found = bids.bid(service(), *_asked())
-    why = found.pop("refusal")
-    return jsonify(**found, refusal=why and body_of(why))
+    result = bids.bid(service(), *_asked())
+    why = result.pop("refusal")
+    return jsonify(**result, refusal=why and body_of(why))
 
 
 def _asked() -> tuple[Caller, Submission]:
@@ -171,8 +171,8 @@ def _asked() -> tuple[Caller, Submission]:
     asking = _by_header()
     jobspec, envelope = read_jobspec()
     brought = cluster_tokens(envelope)
-    asked = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
-    return asking if asking and not brought else who(brought), asked
+    submission = submission_of(jobspec, envelope, brought, request.headers.get("Idempotency-Key"))
+    return asking if asking and not brought else who(brought), submission
 
 
 def _by_header() -> Caller | None:
@@ -234,9 +234,9 @@ def listing() -> Any:
     """
     asking = who()
     chosen = _filter(asking)
-    found = job_queries.listing(service(), asking, chosen, summary=flag("summary"), with_tasks=flag("tasks"))
-    following = found[-1]["id"] if len(found) == chosen.limit else None
-    return jsonify(jobs=[timed(job) for job in found], next=following)
+    result = job_queries.listing(service(), asking, chosen, summary=flag("summary"), with_tasks=flag("tasks"))
+    following = result[-1]["id"] if len(result) == chosen.limit else None
+    return jsonify(jobs=[timed(job) for job in result], next=following)
 
 
 @jobs.get("/jobs:counts")
@@ -249,10 +249,10 @@ def counts() -> Any:
 def _filter(asking: Caller) -> Filter:
     _choice("sort", ("newest", "oldest"))  # job_filter reads it
     limit = count_in_query("limit", 100, service().settings.limits.listed)
-    asked = {name: request.args.getlist(name) for name in request.args}
-    texts = [text for name in names.NAMING for text in asked.get(name, ()) if text]
+    query = {name: request.args.getlist(name) for name in request.args}
+    texts = [text for name in names.NAMING for text in query.get(name, ()) if text]
     ids = names.ids_of(service(), asking, texts, login()) if texts else None
-    return job_queries.job_filter(asking, asked, request.args.get("cursor"), limit, ids)
+    return job_queries.job_filter(asking, query, request.args.get("cursor"), limit, ids)
 
 
 def _choice(name: str, allowed: tuple[str, ...]) -> str:
@@ -279,9 +279,9 @@ def find() -> Any:
     """
     asking, text = who(), request.args.get("job", "")
     with service().store.read() as connection:
-        found = names.matches(connection, asking, text, login())
+        result = names.matches(connection, asking, text, login())
     shown = ("id", "number", "name", "requestor", "cluster", "state", "submitted_at")
-    rows = [{**{key: getattr(one.record, key) for key in shown}, "element": one.element} for one in found]
+    rows = [{**{key: getattr(one.record, key) for key in shown}, "element": one.element} for one in result]
     return jsonify(jobs=[timed({**row, "cluster": row["cluster"] or None}) for row in rows])
 
 
@@ -334,8 +334,8 @@ def eta(job_id: str) -> Any:
 @jobs.post("/eta")
 def eta_of_jobspec() -> Any:
     """Show when a jobspec would start and end on each candidate; nothing is submitted."""
-    asking, asked = _asked()
-    return jsonify(forecasts.of_jobspec(service(), asking, asked))
+    asking, query = _asked()
+    return jsonify(forecasts.of_jobspec(service(), asking, query))
 
 
 @jobs.get("/jobs/<id:job_id>/why")
@@ -344,8 +344,8 @@ def why(job_id: str) -> Any:
 
     `verify=true` adds `ever` (on the empty cluster) and `now` (alone, now): `can`, `text`, `facts`.
     """
-    asked = job_queries.why_verified if flag("verify") else job_queries.why_now
-    return jsonify(timed(asked(service(), *_named(job_id))))
+    query = job_queries.why_verified if flag("verify") else job_queries.why_now
+    return jsonify(timed(query(service(), *_named(job_id))))
 
 
 @jobs.get("/jobs/<id:job_id>/certificate")
@@ -375,9 +375,9 @@ def decisions() -> Any:
     """
     asking = who()
     chosen, matched = _filter(asking), [name for name in request.args.get("matched", "").split(",") if name]
-    found, following = ledger.listing(service(), asking, chosen, matched)
+    result, following = ledger.listing(service(), asking, chosen, matched)
     # a state's own variables are never taken for times, whatever they are called
-    listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in found]
+    listed = [{**one, **timed({"submitted_at": one["submitted_at"]})} for one in result]
     return jsonify(decisions=listed, next=following)
 
 
@@ -426,14 +426,14 @@ def change_many(verb: str) -> Any:
 
 def _where(asking: Caller, where: Mapping[str, Any]) -> Filter:
     """Read the filters of a request for many jobs; one that has none would be for all of them."""
-    asked = {key: [value] if isinstance(value, str) else value for key, value in where.items()}
-    if not any(text for texts in asked.values() for text in texts):
+    query = {key: [value] if isinstance(value, str) else value for key, value in where.items()}
+    if not any(text for texts in query.values() for text in texts):
         raise RequestError("where must have at least one filter", pointer="/where")
-    texts = [text for name in names.NAMING for text in asked.get(name, ()) if text]
+    texts = [text for name in names.NAMING for text in query.get(name, ()) if text]
     ids = names.ids_of(service(), asking, texts, login()) if texts else None
-    found = job_queries.job_filter(asking, asked, None, 1, ids)
-    own = [*names.persons_of(asking, login())] if found.requestors is None else found.requestors
-    return replace(found, requestors=own, states=found.states or sorted(PENDING))
+    result = job_queries.job_filter(asking, query, None, 1, ids)
+    own = [*names.persons_of(asking, login())] if result.requestors is None else result.requestors
+    return replace(result, requestors=own, states=result.states or sorted(PENDING))
 
 
 def _change(verb: str, job_id: str) -> Any:
@@ -465,9 +465,9 @@ def update(job_id: str) -> Any:
     always.
     A higher `priority` needs the cluster's secret. Old values stay under `changes`.
     """
-    asking, asked = who(), read_mapping("JobChange")
+    asking, query = who(), read_mapping("JobChange")
     whole = names.whole_job(service(), asking, job_id, login())
-    update_job(service(), asking, whole, asked, login())
+    update_job(service(), asking, whole, query, login())
     return jsonify(timed(job_queries.show(service(), asking, whole)))
 
 

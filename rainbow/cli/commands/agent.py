@@ -246,9 +246,9 @@ def _nodes_of(part: Part) -> tuple[str, ...]:
     """Return the nodes of a part of a Slurm; none: all are the cluster's."""
     if not part.options:
         return ()
-    asked = part.nodes()
-    if found := asked.read(Commands().ask(*asked.command)):
-        return tuple(found)
+    request = part.nodes()
+    if result := request.read(Commands().ask(*request.command)):
+        return tuple(result)
     raise RequestError(f"this Slurm has no nodes in {' and '.join(part.options.values())}")
 
 
@@ -265,10 +265,10 @@ def _load() -> dict[str, float]:
     return load()
 
 
-def _watch(*given: Any) -> ClusterWatch:
+def _watch(*inputs: Any) -> ClusterWatch:
     from rainbow.agent.cluster_survey import ClusterWatch
 
-    return ClusterWatch(*given)
+    return ClusterWatch(*inputs)
 
 
 def _forgotten(secret: str | None) -> str | None:
@@ -405,10 +405,10 @@ def enrolled(
         raise RequestError(f"cluster {cluster} is not registered; pass --registration-secret to register it")
     file = Path(click.get_current_context().params["credentials"])
     session.read(file)  # a file that cannot be added to is better known before than after
-    found = look()
+    result = look()
     with Client(client.url, secret) as registering:
         made = registering.register_cluster(
-            cluster, found.document, state=found.state, policy={"name": policy} if policy else None
+            cluster, result.document, state=result.state, policy={"name": policy} if policy else None
         )
     session.save(file, client.url, cluster, made["token"], made["secret"])
     counted = ", ".join(f"{size} {kind}" for kind, size in printer.totals(made).items() if kind != "cluster")

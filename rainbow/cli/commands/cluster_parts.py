@@ -54,8 +54,8 @@ def set_state(client: Client, cluster: str, pairs: Sequence[str], file: Path | N
     before = client.state(cluster)["state"]
     made = client.put_state(cluster, yaml_of(file)) if file else client.change_state(cluster, _values(pairs))
     changed = [(key, before.get(key), made.get(key)) for key in sorted({*before, *made})]
-    told = ", ".join(f"{key} {_said(old)} -> {_said(new)}" for key, old, new in changed if old != new)
-    printer.show(output, made, f"state of {cluster}: {printer.one_line(told) or 'nothing changed'}")
+    text = ", ".join(f"{key} {_said(old)} -> {_said(new)}" for key, old, new in changed if old != new)
+    printer.show(output, made, f"state of {cluster}: {printer.one_line(text) or 'nothing changed'}")
 
 
 def _said(value: Any) -> str:
@@ -86,10 +86,10 @@ def _values(pairs: Sequence[str]) -> dict[str, Any]:
 @with_secret
 def show(client: Client, cluster: str, output: str) -> None:
     """Show a cluster's state as it was reported, and as selection sees it."""
-    found = client.state(cluster)
-    rows = [(name, value, found["effective"].get(name)) for name, value in sorted(found["state"].items())]
+    result = client.state(cluster)
+    rows = [(name, value, result["effective"].get(name)) for name, value in sorted(result["state"].items())]
     table = printer.table(["VARIABLE", "REPORTED", "NOW"], rows)
-    printer.show(output, found, table)
+    printer.show(output, result, table)
 
 
 @click.group()
@@ -133,12 +133,12 @@ def list_workers(client: Client, cluster: str, watch: bool, output: str) -> None
     """List the workers of a cluster and their states."""
 
     def show() -> bool:
-        found = client.workers(cluster)
+        result = client.workers(cluster)
         rows = [
-            (one["name"], _state(one), printer.when(one["since"]), one["missed"], _capacity(one)) for one in found
+            (one["name"], _state(one), printer.when(one["since"]), one["missed"], _capacity(one)) for one in result
         ]
         table = printer.table(["WORKER", "STATE", "SINCE", "MISSED", "CAPACITY"], rows)
-        printer.show(output, found, table)
+        printer.show(output, result, table)
         return True
 
     again(client, watch, show)
@@ -186,16 +186,16 @@ for _verb, _words in VERBS.items():
 @with_tokens
 def show_worker(client: Client, cluster: str, name: str, output: str) -> None:
     """Show a worker, what is used of it, and the tasks that hold it."""
-    found = client.worker(cluster, name)
-    units = found["units"] or {}
-    told = {"name": found["name"], "state": found["state"], "since": printer.when(found["since"])}
-    told |= {key: printer.amounts(found[key], units) for key in ("capacity", "used")}
+    result = client.worker(cluster, name)
+    units = result["units"] or {}
+    answer = {"name": result["name"], "state": result["state"], "since": printer.when(result["since"])}
+    answer |= {key: printer.amounts(result[key], units) for key in ("capacity", "used")}
     rows = [
         (one["job"], one["name"], one["requestor"], one["task"], one["state"], printer.when(one["started_at"]))
-        for one in found["tasks"]
+        for one in result["tasks"]
     ]
     table = printer.table(["JOB", "NAME", "REQUESTOR", "TASK", "STATE", "SINCE"], rows)
-    printer.show(output, found, lambda console: console.print(printer.facts(told), *[table] * bool(rows)))
+    printer.show(output, result, lambda console: console.print(printer.facts(answer), *[table] * bool(rows)))
 
 
 @worker.command()
@@ -204,18 +204,18 @@ def show_worker(client: Client, cluster: str, name: str, output: str) -> None:
 @with_tokens
 def kinds(client: Client, cluster: str, output: str) -> None:
     """Count the workers of a cluster by kind: idle, taken, away, and what is used of all."""
-    found = client.occupancy(cluster)
-    units = found["units"] or {}
+    results = client.occupancy(cluster)
+    units = results["units"] or {}
     rows = [
         (
             printer.amounts(one["capacity"], units),
             *(one[key] for key in ("nodes", "idle", "taken", "away")),
             *(printer.amounts(one[key], units) for key in ("used", "all")),
         )
-        for one in found["kinds"]
+        for one in results["kinds"]
     ]
     table = printer.table(["EACH", "NODES", "IDLE", "TAKEN", "AWAY", "USED", "OF"], rows)
-    printer.show(output, found, table, found["kinds"])
+    printer.show(output, results, table, results["kinds"])
 
 
 @worker.command()
@@ -226,21 +226,22 @@ def kinds(client: Client, cluster: str, output: str) -> None:
 def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
     """List what ran and runs on each worker of a cluster, and what is planned, the newest first."""
     now = time.time()
-    found = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
-    table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(found))
+    result = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
+    table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(result))
     lines = [
-        dict(zip(("worker", "job", "name", "user", "kind", "start", "end"), one, strict=True)) for one in _bars(found)
+        dict(zip(("worker", "job", "name", "user", "kind", "start", "end"), one, strict=True))
+        for one in _bars(result)
     ]
-    printer.show(output, found, table, lines)
+    printer.show(output, result, table, lines)
 
 
-def _bars(found: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    for one in found["planned"]:
+def _bars(results: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for one in results["planned"]:
         times = printer.when(one["start"]), printer.when(one["end"])
         yield "-", one["job"], one["name"], one["requestor"], "planned", *times
-    columns = (found[key] for key in ("lane", "job", "user", "kind", "start", "end"))
+    columns = (results[key] for key in ("lane", "job", "user", "kind", "start", "end"))
     for lane, job, user, kind, start, end in zip(*columns, strict=True):
-        whose = found["lanes"][lane], *found["jobs"][job], found["users"][user]
+        whose = results["lanes"][lane], *results["jobs"][job], results["users"][user]
         yield *whose, KINDS[kind], printer.when(start), printer.when(end)
 
 
@@ -263,9 +264,9 @@ def fleet(
 ) -> None:
     """Count clusters, workers and jobs; name the clusters that need you first, and why."""
     if history:
-        told = client.series(cluster)
-        table = printer.table(["TIME", *map(str.upper, DRAWN)], _points(told))
-        printer.show(output, told, table)
+        answer = client.series(cluster)
+        table = printer.table(["TIME", *map(str.upper, DRAWN)], _points(answer))
+        printer.show(output, answer, table)
     elif jobs_by:
         counts = client.job_counts(jobs_by)
         printer.show(output, counts, printer.facts(counts or {"jobs": 0}))
@@ -273,24 +274,24 @@ def fleet(
         _show(client.summary(top), output)
 
 
-def _points(told: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    begin = datetime.fromisoformat(told["from"]).timestamp()
-    for k, figures in enumerate(zip(*(told[key] for key in DRAWN), strict=True)):
+def _points(answer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    begin = datetime.fromisoformat(answer["from"]).timestamp()
+    for k, figures in enumerate(zip(*(answer[key] for key in DRAWN), strict=True)):
         if figures[0] is not None:
-            yield printer.when(begin + k * told["every"]), *figures
+            yield printer.when(begin + k * answer["every"]), *figures
 
 
-def _show(told: dict[str, Any], output: str) -> None:
-    shown = {key: told[key] for key in ("clusters", "states", "workers", "jobs")}
-    waiting = {"longest wait since": printer.when(told["oldest"])} if told["oldest"] else {}
-    rows = [(one["name"], one["state"], one["running"], one["waiting"], one["why"]) for one in told["first"]]
+def _show(answer: dict[str, Any], output: str) -> None:
+    shown = {key: answer[key] for key in ("clusters", "states", "workers", "jobs")}
+    waiting = {"longest wait since": printer.when(answer["oldest"])} if answer["oldest"] else {}
+    rows = [(one["name"], one["state"], one["running"], one["waiting"], one["why"]) for one in answer["first"]]
     table = printer.table(["CLUSTER", "STATE", "RUNNING", "WAITING", "WHY"], rows)
 
     def draw(console: Any) -> None:
         console.print(printer.facts({**shown, **waiting}))
         if rows:
             console.print(table)
-        if told["more"]:
-            console.print(f"{told['more']} more: rainbow fleet --top {len(rows) + told['more']}")
+        if answer["more"]:
+            console.print(f"{answer['more']} more: rainbow fleet --top {len(rows) + answer['more']}")
 
-    printer.show(output, told, draw, told["first"])
+    printer.show(output, answer, draw, answer["first"])

@@ -100,16 +100,16 @@ def _about_unavailable(document: Any, cluster: str) -> list[str]:
     """Return a note if an importer found nodes down: only an agent that reports them, or a drain, keeps jobs away."""
     graph = document.get("graph")
     vertices = graph.get("nodes") if isinstance(graph, dict) else None  # other forms come from no importer
-    found = [one.get("metadata") or {} for one in vertices.values()] if isinstance(vertices, dict) else []
-    down = [str(one.get("name")) for one in found if "unavailable" in one]
-    told = f"{some(len(down), 'node')} unavailable when imported: {', '.join(down[:5])}{', ...' * (len(down) > 5)}"
-    return [f"{told}; until drained they take jobs (rainbow worker drain NODE --cluster {cluster})"] if down else []
+    results = [one.get("metadata") or {} for one in vertices.values()] if isinstance(vertices, dict) else []
+    down = [str(one.get("name")) for one in results if "unavailable" in one]
+    text = f"{some(len(down), 'node')} unavailable when imported: {', '.join(down[:5])}{', ...' * (len(down) > 5)}"
+    return [f"{text}; until drained they take jobs (rainbow worker drain NODE --cluster {cluster})"] if down else []
 
 
 def _policy(name: str | None, file: Path | None) -> dict[str, Any] | None:
     written = settings_file.read(file, name) if file else None
-    given = {"name": written.policy, "settings": dict(written.settings)} if written else {"name": name}
-    return {key: value for key, value in given.items() if value is not None} or None
+    options = {"name": written.policy, "settings": dict(written.settings)} if written else {"name": name}
+    return {key: value for key, value in options.items() if value is not None} or None
 
 
 def _registered(made: responses.Registration, save: Path | None) -> Any:
@@ -126,10 +126,10 @@ def _registered(made: responses.Registration, save: Path | None) -> Any:
 @with_tokens
 def list_clusters(client: Client, output: str) -> None:
     """List the clusters you have access to."""
-    found = client.clusters()
-    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], printer.totals(one)) for one in found]
+    result = client.clusters()
+    rows = [(one["name"], _state(one), _ready(one), one["subsystems"], printer.totals(one)) for one in result]
     titles = ["CLUSTER", "STATE", "READY", "SUBSYSTEMS", "TOTALS"]
-    printer.show(output, found, printer.table(titles, rows))
+    printer.show(output, result, printer.table(titles, rows))
 
 
 @cluster.command()
@@ -138,8 +138,8 @@ def list_clusters(client: Client, output: str) -> None:
 @with_tokens
 def show(client: Client, cluster: str, output: str) -> None:
     """Show a cluster's state, resource totals, subsystems and policy."""
-    found = client.cluster(cluster)
-    printer.show(output, found, printer.facts(_facts(found)))
+    result = client.cluster(cluster)
+    printer.show(output, result, printer.facts(_facts(result)))
 
 
 STATES = {"deleting": "being deleted", "unattended": "no agent connected"}
@@ -153,12 +153,16 @@ def _ready(one: Mapping[str, Any]) -> str:
     return f"{one['ready']}/{one['workers']}"
 
 
-def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of a cluster: its state in words, with the time from which on it is in it."""
-    rest = {key: value for key, value in found.items() if key not in ("draining", "drained_at", "ready", "units")}
-    since = f" since {printer.minute(found['drained_at'])}" if found["state"] == "drained" else ""
-    told = {"state": _state(found) + since, "totals": printer.totals(found), "workers": f"{_ready(found)} ready"}
-    return {**rest, **told, "created_at": printer.when(found.get("created_at"))}
+    rest = {key: value for key, value in results.items() if key not in ("draining", "drained_at", "ready", "units")}
+    since = f" since {printer.minute(results['drained_at'])}" if results["state"] == "drained" else ""
+    answer = {
+        "state": _state(results) + since,
+        "totals": printer.totals(results),
+        "workers": f"{_ready(results)} ready",
+    }
+    return {**rest, **answer, "created_at": printer.when(results.get("created_at"))}
 
 
 @cluster.command()
@@ -256,9 +260,9 @@ def _of_site(cluster: Cluster, document: dict[str, Any]) -> Iterator[str]:
             yield "  ".join(one_line(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     if cluster.site and (read := ", ".join(_read(cluster))):
         yield f"READ      {one_line(read)}"
-    left = document["graph"].get("metadata", {}).get("import", {}).get("left_out", ())
-    if told := "; ".join(f"{one['what']}: {one['why']}" for one in left):
-        yield f"LEFT OUT  {one_line(told)}"
+    remaining = document["graph"].get("metadata", {}).get("import", {}).get("left_out", ())
+    if text := "; ".join(f"{one['what']}: {one['why']}" for one in remaining):
+        yield f"LEFT OUT  {one_line(text)}"
 
 
 COUNTED = {"cluster", "node", "core", "socket", "memory"}  # types of the first line, or that each node has

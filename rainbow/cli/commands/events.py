@@ -45,8 +45,8 @@ def _field(value: Any) -> str:
 
 
 def _line(event: dict[str, Any]) -> str:
-    told = {key: value for key, value in event["data"].items() if key != "at"}
-    words = " ".join(f"{key}={printer.words(value)}" for key, value in told.items())
+    answer = {key: value for key, value in event["data"].items() if key != "at"}
+    words = " ".join(f"{key}={printer.words(value)}" for key, value in answer.items())
     return printer.one_line(f"{event['id']:>6} {printer.when(event['data']['at'])} {event['event']} {words}")
 
 
@@ -74,12 +74,12 @@ def audit(
     The administrator sees all changes, an owner those of the own clusters.
     """
     times = {name: None if at is None else rfc3339(at) for name, at in (("since", since), ("until", until))}
-    found = list(islice(client.all_audit(job=job, credential=credential, **times), limit))
+    results = list(islice(client.all_audit(job=job, credential=credential, **times), limit))
     rows = [
         (printer.when(one["changed_at"]), one["verb"], one["object"], one["login"], one["credential"], one["address"])
-        for one in found
+        for one in results
     ]
-    printer.show(output, found, printer.table(["WHEN", "VERB", "OBJECT", "LOGIN", "CREDENTIAL", "ADDRESS"], rows))
+    printer.show(output, results, printer.table(["WHEN", "VERB", "OBJECT", "LOGIN", "CREDENTIAL", "ADDRESS"], rows))
 
 
 def again(client: Client, watch: bool, show: Callable[[], bool]) -> None:

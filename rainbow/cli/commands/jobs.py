@@ -104,11 +104,11 @@ def jobs(
     requestor: str | None,
 ) -> None:
     """List the jobs that have not ended, the newest first; an array is one line."""
-    wanted = state or (None if every else ",".join(sorted(LIVE)))
+    requirement = state or (None if every else ",".join(sorted(LIVE)))
 
     def show() -> bool:
-        found = client.all_jobs(cluster=cluster, state=wanted, requestor=requestor, summary=True)
-        shape.write(list(islice(found, limit)))
+        results = client.all_jobs(cluster=cluster, state=requirement, requestor=requestor, summary=True)
+        shape.write(list(islice(results, limit)))
         return True
 
     again(client, watch, show)
@@ -164,9 +164,9 @@ def show(
     most = limit or (SHOWN_TASKS if output in printer.DRAWN else PAGE)
 
     def draw() -> bool:
-        found = client.job(job_id, limit=most, after=after)
-        printer.show(output, found, lambda console: draw_job(console, found, held=held))
-        return found["state"] in LIVE
+        result = client.job(job_id, limit=most, after=after)
+        printer.show(output, result, lambda console: draw_job(console, result, held=held))
+        return result["state"] in LIVE
 
     again(client, watch, draw)
 
@@ -190,8 +190,8 @@ def _print_submitted(client: Client, job_id: str, what: str, output: str) -> Non
 @with_tokens
 def eta(client: Client, job_id: str, as_json: bool, output: str) -> None:
     """Show when a job is expected to start and end, how sure that is, and what is ahead of it."""
-    found = client.eta(job_id)
-    printer.show("json" if as_json else output, found, lambda console: _draw_eta(console, found))
+    result = client.eta(job_id)
+    printer.show("json" if as_json else output, result, lambda console: _draw_eta(console, result))
 
 
 @job.command()
@@ -200,8 +200,8 @@ def eta(client: Client, job_id: str, as_json: bool, output: str) -> None:
 @with_tokens
 def why(client: Client, job_id: str, output: str) -> None:
     """Show in one line where a job is and why, then how it was placed and whether it can ever run."""
-    found = client.why(job_id, verify=True)
-    printer.show(output, found, lambda console: _draw_why(console, found))
+    result = client.why(job_id, verify=True)
+    printer.show(output, result, lambda console: _draw_why(console, result))
 
 
 @job.command()
@@ -211,8 +211,8 @@ def why(client: Client, job_id: str, output: str) -> None:
 @with_tokens
 def certificate(client: Client, job_id: str, task: int | None, output: str) -> None:
     """Show the rows that prove a job's start; with -o json for `rainbow verify`."""
-    found = client.certificate(job_id, task)
-    printer.show(output, found, lambda console: _draw_certificate(console, found))
+    result = client.certificate(job_id, task)
+    printer.show(output, result, lambda console: _draw_certificate(console, result))
 
 
 @job.command()
@@ -221,9 +221,9 @@ def certificate(client: Client, job_id: str, task: int | None, output: str) -> N
 @with_tokens
 def replay(client: Client, job_id: str, output: str) -> None:
     """Replay a job's recorded cluster selection. Exits 1 if the result differs."""
-    found = client.replay(job_id)
-    printer.show(output, found, lambda console: draw_replay(console, found))
-    click.get_current_context().exit(Exit.OK if found["equal"] else Exit.ERROR)
+    result = client.replay(job_id)
+    printer.show(output, result, lambda console: draw_replay(console, result))
+    click.get_current_context().exit(Exit.OK if result["equal"] else Exit.ERROR)
 
 
 @job.command()
@@ -233,9 +233,9 @@ def replay(client: Client, job_id: str, output: str) -> None:
 @with_tokens
 def wait(client: Client, job_id: str, timeout: float | None, output: str) -> None:
     """Wait for a job to end. Exits 7 if it fails or is canceled."""
-    found = client.wait(job_id, timeout)
-    printer.show(output, found, lambda console: draw_job(console, found))
-    click.get_current_context().exit(outcome(found))
+    result = client.wait(job_id, timeout)
+    printer.show(output, result, lambda console: draw_job(console, result))
+    click.get_current_context().exit(outcome(result))
 
 
 def outcome(job: Document) -> Exit:
@@ -268,8 +268,8 @@ def draw_job(console: Console, job: Document, *, held: bool = False) -> None:
     console.print(head + printer.cell(job["state"]) + f" {printer.one_line(_whereabouts(job))}", soft_wrap=True)
     if said := printer.one_line(_waits(job) or job.get("headline") or ""):
         console.print(Text(f"  {said}"), soft_wrap=True)
-    told = {"id": job["id"], "user": job["requestor"], **_defined(job, number), **_expected(job)}
-    console.print(printer.facts({f"  {name}": value for name, value in told.items() if value}))
+    answer = {"id": job["id"], "user": job["requestor"], **_defined(job, number), **_expected(job)}
+    console.print(printer.facts({f"  {name}": value for name, value in answer.items() if value}))
     bad = {one["id"] for one in job.get("failed", ())}
     shown = [*job.get("failed", ()), *(one for one in job["tasks"] if one["id"] not in bad)]
     titles = ["TASK", "STATE", "EXIT", "ON", *(["HOLDS"] if held else []), "DETAIL"]
@@ -345,30 +345,34 @@ def _more(job: Document) -> str:
     return f"{len(job['tasks'])} of {whole} tasks shown ({states}); see more with {more}"
 
 
-def _draw_certificate(console: Console, found: Document) -> None:
-    if "rows" in found:
-        draw_rows(console, read_certificate(found), found["requests"])
+def _draw_certificate(console: Console, document: Document) -> None:
+    if "rows" in document:
+        draw_rows(console, read_certificate(document), document["requests"])
     else:
-        console.print(printer.facts({"rows": f"{found['count']}: their SHA-256 is kept", "sha256": found["sha256"]}))
+        console.print(
+            printer.facts({"rows": f"{document['count']}: their SHA-256 is kept", "sha256": document["sha256"]})
+        )
 
 
-def _draw_why(console: Console, found: Document) -> None:
-    waits = (found.get("wait") or {}) if found["state"] in WAITS else {}
-    console.print(Text(printer.one_line(found.get("answer") or found["state"])), soft_wrap=True)
-    for line in _now(found.get("now") or {}):
+def _draw_why(console: Console, document: Document) -> None:
+    waits = (document.get("wait") or {}) if document["state"] in WAITS else {}
+    console.print(Text(printer.one_line(document.get("answer") or document["state"])), soft_wrap=True)
+    for line in _now(document.get("now") or {}):
         console.print(Text(line), soft_wrap=True)
-    account: Document = {key: found[key]["text"] for key in ("verified", "account", "preempted") if found.get(key)}
-    told = {
-        "job": number_of(found),
-        **_waiting(waits, found.get("verify") or {}),
-        **_expected(found),
+    account: Document = {
+        key: document[key]["text"] for key in ("verified", "account", "preempted") if document.get(key)
+    }
+    answer = {
+        "job": number_of(document),
+        **_waiting(waits, document.get("verify") or {}),
+        **_expected(document),
         **account,
     }
-    console.print(printer.facts(told))
-    draw_decision(console, found["decision"])
-    if found["decision"].get("candidates"):  # else there was nothing to select from: the reason is above
-        draw_steps(console, found["decision"].get("selection") or {})
-    _draw_moves(console, found["decision"].get("moves") or [])
+    console.print(printer.facts(answer))
+    draw_decision(console, document["decision"])
+    if document["decision"].get("candidates"):  # else there was nothing to select from: the reason is above
+        draw_steps(console, document["decision"].get("selection") or {})
+    _draw_moves(console, document["decision"].get("moves") or [])
 
 
 def _now(now: Document) -> Iterator[str]:
@@ -401,23 +405,25 @@ HOW = {
 }
 
 
-def _draw_eta(console: Console, found: Document) -> None:
+def _draw_eta(console: Console, document: Document) -> None:
     now = time.time()
-    told = {"job": number_of(found), "state": found["state"], "cluster": found["cluster"]}
-    told["start"] = expected({**found, "how": "ahead"}, now) if found["how"] in ("ahead", "one-pass") else None
-    if found.get("promised"):
-        told["promised"] = f"{moment(found['promised'], now)}, {KEPT_UNLESS}"
-    moving = ", moving with the start" if told["start"] else ""
-    told["end"] = None if is_over(found["end"], now) else f"expected {moment(found['end'], now)}{moving}"
+    answer = {"job": number_of(document), "state": document["state"], "cluster": document["cluster"]}
+    answer["start"] = (
+        expected({**document, "how": "ahead"}, now) if document["how"] in ("ahead", "one-pass") else None
+    )
+    if document.get("promised"):
+        answer["promised"] = f"{moment(document['promised'], now)}, {KEPT_UNLESS}"
+    moving = ", moving with the start" if answer["start"] else ""
+    answer["end"] = None if is_over(document["end"], now) else f"expected {moment(document['end'], now)}{moving}"
     from rainbow.client.wait import ENDED
 
-    by = [] if found["state"] in ENDED else [HOW[found["how"]]]
-    told["by"] = ": ".join([*by, *([found["text"]] if found["text"] and not told["start"] else [])])
-    if before := found.get("ahead"):
-        told["ahead"] = f"{some(before['jobs'], 'job')}, {before['core_hours']:g} core-hours"
-    if (first := found.get("first")) and first["start"]:
-        told["at first"] = f"expected {moment(first['start'], now)}, {band(first, now)}"
-    console.print(printer.facts({key: value for key, value in told.items() if value is not None}))
+    by = [] if document["state"] in ENDED else [HOW[document["how"]]]
+    answer["by"] = ": ".join([*by, *([document["text"]] if document["text"] and not answer["start"] else [])])
+    if before := document.get("ahead"):
+        answer["ahead"] = f"{some(before['jobs'], 'job')}, {before['core_hours']:g} core-hours"
+    if (first := document.get("first")) and first["start"]:
+        answer["at first"] = f"expected {moment(first['start'], now)}, {band(first, now)}"
+    console.print(printer.facts({key: value for key, value in answer.items() if value is not None}))
 
 
 def _draw_moves(console: Console, moves: Sequence[Document]) -> None:
@@ -429,20 +435,20 @@ def _draw_moves(console: Console, moves: Sequence[Document]) -> None:
 
 def _waiting(wait: Document, verified: Document) -> dict[str, str]:
     """Say since when a job waits, when it is expected to start, and whether it can start at all."""
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     if wait:
-        told["since"] = printer.when(wait.get("since"))
+        reported["since"] = printer.when(wait.get("since"))
         facts = wait.get("facts") or {}
         if facts.get("promised"):
-            told["promised start"] = f"{printer.when(facts['promised'])}, {KEPT_UNLESS}"
+            reported["promised start"] = f"{printer.when(facts['promised'])}, {KEPT_UNLESS}"
         elif facts.get("start") is not None:
-            told["planned start"] = f"{printer.when(facts['start'])}, by time limits; it may move"
+            reported["planned start"] = f"{printer.when(facts['start'])}, by time limits; it may move"
         if broken := facts.get("broken"):
-            told["broken promise"] = f"{printer.when(broken['old'])}, because {broken['text']}"
+            reported["broken promise"] = f"{printer.when(broken['old'])}, because {broken['text']}"
     for question, words, yes in (
         ("ever", "can ever run", "yes"),
         ("now", "can run now", "yes, were it alone in the queue"),
     ):
         answer = verified.get(question)
-        told |= {words: yes if answer["can"] else f"no: {answer['text']}"} if answer else {}
-    return told
+        reported |= {words: yes if answer["can"] else f"no: {answer['text']}"} if answer else {}
+    return reported

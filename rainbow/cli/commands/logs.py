@@ -31,12 +31,12 @@ CUT = "... some output left out"
 @with_tokens
 def logs(client: Client, job_id: str, follow: bool, task: str | None, err: bool) -> None:
     """Print what a job's tasks have written: the end of it, as much as the cluster's agent and the server keep."""
-    writer, found = Writer(task, "errors" if err else "output"), dict[str, Any]()
-    for found in client.follow(job_id) if follow else [client.job(job_id)]:
-        writer.write(found)
-        if task is not None and all(one["ended_at"] for one in writer.chosen(found)):
+    writer, result = Writer(task, "errors" if err else "output"), dict[str, Any]()
+    for result in client.follow(job_id) if follow else [client.job(job_id)]:
+        writer.write(result)
+        if task is not None and all(one["ended_at"] for one in writer.chosen(result)):
             break
-    if err and not any(one["errors"] for one in found.get("tasks", ())):
+    if err and not any(one["errors"] for one in result.get("tasks", ())):
         tell([NOT_APART])
 
 
@@ -49,24 +49,24 @@ class Writer:
         self._written: dict[int, str] = {}
         self._last: int | None = None
 
-    def write(self, found: Document) -> None:
+    def write(self, document: Document) -> None:
         """Write what this state of the job adds."""
-        chosen = self.chosen(found)
+        chosen = self.chosen(document)
         for one in chosen:
             if more := newer(self._written.get(one["index"], ""), one[self._stream]):
-                self._name(one, several=len(found["tasks"]) > 1 and self._task is None)
+                self._name(one, several=len(document["tasks"]) > 1 and self._task is None)
                 click.echo(printer.clean(more), nl=False)
                 self._written[one["index"]] = one[self._stream]
 
-    def chosen(self, found: Document) -> list[Document]:
+    def chosen(self, document: Document) -> list[Document]:
         """Return the tasks whose output is written."""
-        tasks: list[Document] = found["tasks"]
+        tasks: list[Document] = document["tasks"]
         if self._task is None:
             return tasks
-        ids = list(read_array(found["array"], "").ids) if "array" in found else range(len(tasks))
+        ids = list(read_array(document["array"], "").ids) if "array" in document else range(len(tasks))
         chosen = [one for one in tasks if self._task in (str(ids[one["index"]]), one["name"])]
         if not chosen and tasks:
-            named = found.get("array") or ", ".join(one["name"] for one in tasks[:5])
+            named = document.get("array") or ", ".join(one["name"] for one in tasks[:5])
             raise NotFound(f"the job has no task {self._task}; there are {len(tasks)}: {named}")
         return chosen
 

@@ -116,26 +116,26 @@ def _end(matched: bool) -> None:
     click.get_current_context().exit(Exit.OK if matched else Exit.NO_MATCH)
 
 
-def _named(found: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
+def _named(clusters: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
     """Keep the clusters that were named, all if none was."""
-    known = {cluster.name for cluster in found}
+    known = {cluster.name for cluster in clusters}
     for name in names:
         if name not in known:
             raise NotFound(f"cluster {name} not found")
-    return [cluster for cluster in found if not names or cluster.name in names]
+    return [cluster for cluster in clusters if not names or cluster.name in names]
 
 
-def _requests(given: Given) -> dict[Path, Request]:
-    if paths := given.files:
+def _requests(options: Given) -> dict[Path, Request]:
+    if paths := options.files:
         result, faults = files.jobspecs_of(paths)
         for fault in faults.values():
             click.echo(f"rainbow: warning: skipped {printer.one_line(str(fault))}", err=True)
         if not result:
             raise click.UsageError("no jobspec found among these files")
-        for path, request in result.items() if given.strict else ():
+        for path, request in result.items() if options.strict else ():
             check_read(request, str(path))
         return result
-    return {Path("-"): parse_jobspec(given.jobspec())}
+    return {Path("-"): parse_jobspec(options.jobspec())}
 
 
 Row = dict[str, Any]
@@ -200,8 +200,8 @@ def _changes(
     from rainbow.matching import backends, smallest_change
 
     chosen = backends.get(backend)
-    found = [smallest_change(cluster, request, chosen) for cluster in clusters if cluster.name in refused]
-    return _counts(change.text if change else "none found" for change in found)
+    results = [smallest_change(cluster, request, chosen) for cluster in clusters if cluster.name in refused]
+    return _counts(change.text if change else "none found" for change in results)
 
 
 def _counts(values: Iterable[str]) -> dict[str, int]:

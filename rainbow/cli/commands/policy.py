@@ -55,15 +55,15 @@ def check(file: Path, name: str | None, output: str) -> None:
 
     FILE holds the settings alone, as `rainbow scheduler set --settings` takes them, or {policy, settings}.
     """
-    given = settings_file.read(file, name)
-    if given.policy is None:
+    options = settings_file.read(file, name)
+    if options.policy is None:
         raise PolicyError(
             f"{file} does not name its policy: pass --policy NAME or add `policy: NAME` to the file", pointer=""
         )
-    named, chosen = given.policy, policies.get(given.policy)
-    with given.located():
+    named, chosen = options.policy, policies.get(options.policy)
+    with options.located():
         try:
-            checked = chosen.check(given.settings)
+            checked = chosen.check(options.settings)
         except PolicyError as fault:
             fault.pointer = f"{settings_file.SETTINGS}{fault.pointer or ''}"
             raise
@@ -149,41 +149,43 @@ def diff(
         if cluster or decisions:
             raise click.UsageError("--cluster and --decisions need OLD and NEW")
         with naming(old):
-            told = client.policy_diff(text_of(old), min(limit, 1000))
+            answer = client.policy_diff(text_of(old), min(limit, 1000))
     else:
-        told = _compared((rules_of(old), rules_of(new)), decisions, client, cluster, limit)
-    printer.show(output, told, lambda console: _draw(console, told))
+        answer = _compared((rules_of(old), rules_of(new)), decisions, client, cluster, limit)
+    printer.show(output, answer, lambda console: _draw(console, answer))
 
 
 def _compared(
     both: tuple[SelectorRules, SelectorRules], decisions: Path | None, client: Client, cluster: str | None, limit: int
 ) -> dict[str, Any]:
     matched = sorted({name for rules in both for name in rules.matched})
-    found = json_of(decisions) if decisions else client.all_decisions(cluster=cluster, matched=matched)
-    recorded = (read_recorded(one) for one in islice(_listed(found), limit))
+    result = json_of(decisions) if decisions else client.all_decisions(cluster=cluster, matched=matched)
+    recorded = (read_recorded(one) for one in islice(_listed(result), limit))
     return written(compare(recorded, *both))
 
 
-def _listed(found: Any) -> Iterable[Any]:
-    listed = found.get("decisions") if isinstance(found, Mapping) else found
+def _listed(result: Any) -> Iterable[Any]:
+    listed = result.get("decisions") if isinstance(result, Mapping) else result
     if not isinstance(listed, list | Iterator):
         raise SelectionError("expected {decisions: [...]}, the output of GET /v1/decisions", pointer="")
     return listed
 
 
-def _draw(console: Console, told: Mapping[str, Any]) -> None:
-    rows = [[one["id"], one["old"], one["new"]] for one in told["moved"]]
+def _draw(console: Console, answer: Mapping[str, Any]) -> None:
+    rows = [[one["id"], one["old"], one["new"]] for one in answer["moved"]]
     if rows:
         console.print(printer.table(["JOB", "OLD", "NEW"], rows))
     sums = [
         [name, *(one[of][key] if one[of]["jobs"] else "-" for of in ("old", "new") for key in ("sum", "jobs"))]
-        for name, one in told["sums"].items()
+        for name, one in answer["sums"].items()
     ]
     if sums:
         console.print(printer.table(["TOTAL", "OLD", "JOBS", "NEW", "JOBS"], sums))
-    said = f"{some(told['decisions'], 'decision')} compared, {len(told['moved'])} would choose a different cluster"
-    if told.get("neither"):
-        said += f", {told['neither']} {'has' if told['neither'] == 1 else 'have'} no cluster under either"
-    if told.get("left_out"):
-        said += f"; {some(told['left_out'], 'decision')} left out: graphs of their clusters have changed since"
+    said = (
+        f"{some(answer['decisions'], 'decision')} compared, {len(answer['moved'])} would choose a different cluster"
+    )
+    if answer.get("neither"):
+        said += f", {answer['neither']} {'has' if answer['neither'] == 1 else 'have'} no cluster under either"
+    if answer.get("left_out"):
+        said += f"; {some(answer['left_out'], 'decision')} left out: graphs of their clusters have changed since"
     console.print(said)

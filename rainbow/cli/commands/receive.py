@@ -57,17 +57,17 @@ def receive(
     `rainbow report` says how a job ended.
     """
     received = client.receive(cluster, PULLS + called, max=max_jobs, wait=wait)
-    found = _whole(received)
+    results = _whole(received)
     if out:
-        for job in found:
+        for job in results:
             _write(out, job)
-    if found and not no_accept:
-        found = _accepted(client, cluster, PULLS + called, received, found, out)
+    if results and not no_accept:
+        results = _accepted(client, cluster, PULLS + called, received, results, out)
     for job_id in sorted({job_of(stop["id"]) for stop in received["stop"]}):
         click.echo(f"job {job_id} was canceled; stop it, then run `rainbow report --stopped {job_id}`", err=True)
-    rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in found]
+    rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in results]
     titles = ["JOB", "NAME", "REQUESTOR", "TASKS"]
-    printer.show(output, found, printer.table(titles, rows))
+    printer.show(output, results, printer.table(titles, rows))
 
 
 def _whole(received: responses.Received) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def _accepted(
     cluster: str,
     agent: str,
     received: responses.Received,
-    found: Sequence[dict[str, Any]],
+    results: Sequence[dict[str, Any]],
     out: Path | None,
 ) -> list[dict[str, Any]]:
     """Accept every task; return the jobs of which any was accepted. Refused tasks are ignored."""
@@ -93,14 +93,14 @@ def _accepted(
     for refusal in answer["refused"]:
         click.echo(f"task {refusal['id']} was not accepted: {refusal['reason']}", err=True)
     accepted = set(answer["accepted"])
-    kept = []
-    for job in found:
+    stored = []
+    for job in results:
         job["tasks"] = [task for task in job["tasks"] if task["id"] in accepted]
         if job["tasks"]:
-            kept.append(job)
+            stored.append(job)
         elif out:
             (out / f"{job['id']}.json").unlink(missing_ok=True)
-    return kept
+    return stored
 
 
 def _write(folder: Path, job: Mapping[str, Any]) -> None:

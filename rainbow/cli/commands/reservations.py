@@ -112,12 +112,12 @@ def _jobspec(nodes: int | None, cores: int | None, gpus: int | None) -> dict[str
 @click.option("--preview", is_flag=True, help="List what is in the way, and make nothing.")
 @printer.output_option
 @with_secret
-def maintenance(client: Client, cluster: str, workers: str, output: str, **given: Any) -> None:
+def maintenance(client: Client, cluster: str, workers: str, output: str, **options: Any) -> None:
     """Keep WORKERS (a hostlist) free of jobs for a time; list what must end or moves."""
-    _check_times(**given)
-    made = client.maintain(cluster, workers, **given)
+    _check_times(**options)
+    made = client.maintain(cluster, workers, **options)
     printer.show(output, made, _facts(made))
-    if given["preview"] and output in printer.DRAWN:
+    if options["preview"] and output in printer.DRAWN:
         click.echo("preview: nothing was changed")
 
 
@@ -128,10 +128,10 @@ def maintenance(client: Client, cluster: str, workers: str, output: str, **given
 @with_tokens
 def list_reservations(client: Client, cluster: str, over: bool, output: str) -> None:
     """List the reservations of a cluster that you may see."""
-    found = client.reservations(cluster, over=over)
+    results = client.reservations(cluster, over=over)
     titles = ["ID", "NAME", "STATE", "REQUESTOR", "FOR", "START", "END", "KEEPS"]
-    table = printer.table(titles, map(_row, found))
-    printer.show(output, found, table)
+    table = printer.table(titles, map(_row, results))
+    printer.show(output, results, table)
 
 
 def _row(one: dict[str, Any]) -> list[Any]:
@@ -154,8 +154,8 @@ def _facts(one: Mapping[str, Any]) -> printer.Facts:
 @partial(with_tokens, and_secret=True)
 def show(client: Client, reservation_id: str, cluster: str, output: str) -> None:
     """Show one; with what is in its way, if you may delete it."""
-    found = client.reservation(cluster, reservation_id)
-    printer.show(output, found, _facts(found))
+    result = client.reservation(cluster, reservation_id)
+    printer.show(output, result, _facts(result))
 
 
 @reserve.command()

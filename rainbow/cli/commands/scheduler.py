@@ -46,8 +46,8 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
     """Show a cluster's policy, its settings and its figures."""
 
     def draw() -> bool:
-        found = client.scheduler(cluster)
-        printer.show(output, found, lambda console: draw_scheduling(console, found))
+        result = client.scheduler(cluster)
+        printer.show(output, result, lambda console: draw_scheduling(console, result))
         return True
 
     again(client, watch, draw)
@@ -60,8 +60,8 @@ def show(client: Client, cluster: str, watch: bool, output: str) -> None:
 @with_secret
 def plan(client: Client, cluster: str, given: Path | None, output: str) -> None:
     """Show what the next scheduling cycle would do (dry run)."""
-    found = settings_file.asked(given, lambda what: client.plan(cluster, what)) if given else client.plan(cluster)
-    printer.show(output, found, lambda console: _draw_plan(console, found))
+    result = settings_file.asked(given, lambda what: client.plan(cluster, what)) if given else client.plan(cluster)
+    printer.show(output, result, lambda console: _draw_plan(console, result))
 
 
 @scheduler.command()
@@ -70,15 +70,15 @@ def plan(client: Client, cluster: str, given: Path | None, output: str) -> None:
 @with_secret
 def step(client: Client, cluster: str, output: str) -> None:
     """Run one scheduling cycle now, for a server started with --no-loop."""
-    found = client.step(cluster)
-    printer.show(output, found, printer.facts(found))
+    result = client.step(cluster)
+    printer.show(output, result, printer.facts(result))
 
 
-def _draw_plan(console: Console, found: Mapping[str, Any]) -> None:
-    orders = [(one["order"], one.get("task") or one.get("job"), _where(one)) for one in found["orders"]]
+def _draw_plan(console: Console, results: Mapping[str, Any]) -> None:
+    orders = [(one["order"], one.get("task") or one.get("job"), _where(one)) for one in results["orders"]]
     console.print(printer.table(["ORDER", "TASK", "PLACEMENT OR REASON"], orders))
     console.print()
-    waits = [(one["job"], one["reason"], one["text"]) for one in found["waits"]]
+    waits = [(one["job"], one["reason"], one["text"]) for one in results["waits"]]
     console.print(printer.table(["WAITS", "REASON", "TEXT"], waits))
 
 
@@ -86,10 +86,10 @@ def _where(order: Mapping[str, Any]) -> str:
     return str(order["why"]) if "why" in order else ", ".join(name for name in order.get("placement", {}) if name)
 
 
-def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, str]]:
+def _pairs(_: click.Context, option: click.Parameter, inputs: tuple[str, ...]) -> list[tuple[str, str]]:
     """Split NAME=VALUE at the last sign of equality: an expression may hold others."""
     result = []
-    for text in given:
+    for text in inputs:
         name, equals, value = text.rpartition("=")
         if not (equals and name and value):
             raise click.BadParameter(f"invalid value {text!r}: expected {option.metavar}")
@@ -196,12 +196,12 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 )
 @printer.output_option
 @with_secret
-def set_scheduler(client: Client, cluster: str, output: str, **given: Any) -> None:
+def set_scheduler(client: Client, cluster: str, output: str, **options: Any) -> None:
     """Change a cluster's policy, settings, limits or visibility. Options not given keep their value."""
-    file, policy = given.pop("file"), given.pop("policy")
+    file, policy = options.pop("file"), options.pop("policy")
     written = settings_file.read(file, policy) if file else None
     own, policy = (written.settings, written.policy) if written else ({}, policy)
-    change = {key: value for key, value in _change(own, policy, **given) if value}
+    change = {key: value for key, value in _change(own, policy, **options) if value}
     if not change:
         raise click.UsageError("nothing to change: give at least one option")
     before = client.scheduler(cluster)
@@ -225,16 +225,16 @@ def _draw_change(console: Console, cluster: str, before: Mapping[str, Any], afte
     _draw_warnings(console, after["warnings"], "")
 
 
-def _change(own: Mapping[str, Any], policy: str | None, **given: Any) -> Iterator[tuple[str, Any]]:
+def _change(own: Mapping[str, Any], policy: str | None, **options: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a change from the options."""
     yield "policy", policy
-    yield "visibility", given.pop("visibility")
-    limits, sooner = {key: given.pop(key) for key in LIMITS}, given.pop("replace")
+    yield "visibility", options.pop("visibility")
+    limits, sooner = {key: options.pop(key) for key in LIMITS}, options.pop("replace")
     replace: dict[str, Any] = {} if sooner is None else {"replace": {} if sooner else None}
     yield "limits", {**{key: value for key, value in limits.items() if value is not None}, **replace}
-    classes, requestors = given.pop("classes"), given.pop("requestors")
+    classes, requestors = options.pop("classes"), options.pop("requestors")
     named = {
-        **given,
+        **options,
         "classes": {name: _number(percent) for name, percent in classes} or None,
         "requestors": [{"match": match, "class": name} for match, name in requestors] or None,
     }
@@ -259,10 +259,10 @@ def check(client: Client, cluster: str, file: Path | None, policy: str | None, o
 
     Exits 1 if there is a warning.
     """
-    found = client.scheduler(cluster)
-    warnings = found["warnings"]
+    result = client.scheduler(cluster)
+    warnings = result["warnings"]
     if file is not None:
-        warnings = _warnings(settings_file.read(file, policy), found["policy"], client, cluster)
+        warnings = _warnings(settings_file.read(file, policy), result["policy"], client, cluster)
     printer.show(output, {"warnings": warnings}, lambda console: _draw_warnings(console, warnings), warnings)
     if warnings:
         raise SystemExit(1)
@@ -297,14 +297,14 @@ def changes(client: Client, cluster: str, output: str) -> None:
 
     Settings that end with their policy are listed with -o json.
     """
-    found = client.scheduler_changes(cluster)
-    switched = {one["changed_at"] for one in found if one["what"] == "policy"}
+    result = client.scheduler_changes(cluster)
+    switched = {one["changed_at"] for one in result if one["what"] == "policy"}
     rows = [
         (printer.when(one["changed_at"]), one["who"], one["what"], one["from"], one["to"])
-        for one in found
+        for one in result
         if one["to"] is not None or one["changed_at"] not in switched  # settings that only the policy before had
     ]
-    printer.show(output, found, printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
+    printer.show(output, result, printer.table(["WHEN", "WHO", "WHAT", "FROM", "TO"], rows))
 
 
 @scheduler.command()
@@ -314,11 +314,11 @@ def changes(client: Client, cluster: str, output: str) -> None:
 @with_secret
 def timeline(client: Client, cluster: str, svg: TextIO | None, output: str) -> None:
     """Show planned resource use over time for each worker."""
-    found = client.timeline(cluster)
+    result = client.timeline(cluster)
     if svg is not None:
-        svg.write(found["svg"])
+        svg.write(result["svg"])
     else:
-        printer.show(output, found, lambda console: _draw_timeline(console, found["text"]), found["lines"])
+        printer.show(output, result, lambda console: _draw_timeline(console, result["text"]), result["lines"])
 
 
 def _draw_timeline(console: Console, text: str) -> None:
@@ -332,14 +332,14 @@ TITLES = ["CLASS", "LOAD %", "RUNNING", "WAITING", "ENTITLEMENT", "LOANED", "UNU
 COLUMNS = ["percent", "running", "waiting", "target", "loaned", "unused"]
 
 
-def draw_scheduling(console: Console, found: Mapping[str, Any]) -> None:
+def draw_scheduling(console: Console, results: Mapping[str, Any]) -> None:
     """Draw the table of the founding text with the numbers of the moment."""
-    figures = dict(found["figures"])
-    classes = figures.pop("classes", {}) if found["policy"] == "load_based" else {}
+    figures = dict(results["figures"])
+    classes = figures.pop("classes", {}) if results["policy"] == "load_based" else {}
     tables = {name: figures.pop(name) for name in list(figures) if _alike(figures[name])}
     lists = {name: figures.pop(name) for name in list(figures) if _listed(figures[name])}
-    rest = {key: value for key, value in found.items() if key not in ("figures", "settings", "limits", "warnings")}
-    console.print(printer.facts({**rest, **found.get("settings", {}), **found.get("limits", {}), **figures}))
+    rest = {key: value for key, value in results.items() if key not in ("figures", "settings", "limits", "warnings")}
+    console.print(printer.facts({**rest, **results.get("settings", {}), **results.get("limits", {}), **figures}))
     if classes:
         rows = [[name, *(row[column] for column in COLUMNS)] for name, row in classes.items()]
         console.print()
@@ -348,8 +348,8 @@ def draw_scheduling(console: Console, found: Mapping[str, Any]) -> None:
         _draw_part(console, name, part)
     for name, lines in lists.items():
         _draw_list(console, name, lines)
-    if found.get("warnings"):
-        _draw_warnings(console, found["warnings"])
+    if results.get("warnings"):
+        _draw_warnings(console, results["warnings"])
 
 
 def _draw_part(console: Console, name: str, part: Mapping[str, Mapping[str, Any]]) -> None:

@@ -111,20 +111,20 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     """Check configuration, database, credentials, certificates and drivers. Exits 1 if the server could not run."""
     from rainbow.service.core.settings import Settings, read_config
 
-    found: list[Found] = []
+    results: list[Found] = []
     settings = Settings()
     try:
         settings = read_config(config) if config else settings
-        found += [("configuration", "warning", words) for words in settings.warnings]
-        found.append(("configuration", "ok", str(config or "no configuration file; using defaults")))
+        results += [("configuration", "warning", words) for words in settings.warnings]
+        results.append(("configuration", "ok", str(config or "no configuration file; using defaults")))
     except RainbowError as fault:
-        found.append(("configuration", "fault", str(fault)))
+        results.append(("configuration", "fault", str(fault)))
     url = url_of(database, config)
     for check in (_packages, _store, _privacy, _disk, _secrets, _unverified, _certificates, _drivers):
-        found += check(url, settings)
-    rows = [{"check": what, "result": result, "detail": words} for what, result, words in found]
-    printer.show(output, rows, printer.table(["CHECK", "RESULT", "DETAIL"], found))
-    bad = any(result == "fault" for _, result, _ in found)
+        results += check(url, settings)
+    rows = [{"check": what, "result": result, "detail": words} for what, result, words in results]
+    printer.show(output, rows, printer.table(["CHECK", "RESULT", "DETAIL"], results))
+    bad = any(result == "fault" for _, result, _ in results)
     click.get_current_context().exit(Exit.ERROR if bad else Exit.OK)
 
 
@@ -156,10 +156,10 @@ def _store(url: str, settings: Settings) -> Iterator[Found]:
             sqlite.check_file(file)
         store = open_store(url, existing=True, migrate=False)
         try:
-            current, told = is_current(store.engine), "its tables are upgraded when the server starts"
+            current, text = is_current(store.engine), "its tables are upgraded when the server starts"
             with store.write() as connection:
-                told = some(len(clusters.revisions(connection)), "cluster") if current else told
-            return f"{store.engine.dialect.name}, writable, {told}"
+                text = some(len(clusters.revisions(connection)), "cluster") if current else text
+            return f"{store.engine.dialect.name}, writable, {text}"
         finally:
             store.close()
 
@@ -228,9 +228,9 @@ def _unverified(url: str, _: Settings) -> Iterator[Found]:
     from rainbow.service.scheduler.step import refusal_reports
     from rainbow.store import file_of
 
-    found = refusal_reports((file_of(url) or Path("x")).absolute().parent)
-    if found:
-        words = f"{some(len(found), 'start')} did not meet the request: {found[0]}{' and others' * (len(found) > 1)}"
+    paths = refusal_reports((file_of(url) or Path("x")).absolute().parent)
+    if paths:
+        words = f"{some(len(paths), 'start')} did not meet the request: {paths[0]}{' and others' * (len(paths) > 1)}"
         yield ("unverified", "warning", words)
 
 
@@ -344,10 +344,10 @@ def check(file: Path, output: str) -> None:
     with naming(file):
         settings = _as_written(read_config(file))
     shown = {key: value for key, value in settings.items() if key not in ("secret", "admin", "warnings", "limits")}
-    found = {**shown, "warnings": list(settings["warnings"])}
-    for warning in found["warnings"]:
+    results = {**shown, "warnings": list(settings["warnings"])}
+    for warning in results["warnings"]:
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)
-    printer.show(output, found, "ok")
+    printer.show(output, results, "ok")
 
 
 def _as_written(settings: Settings) -> dict[str, Any]:
@@ -412,7 +412,7 @@ def reload(client: Client, output: str) -> None:
     """Make the server reload its configuration file now. If the file is invalid, nothing changes. Requires the admin
     token.
     """
-    told = client.reload_config()
-    for warning in told.pop("warnings"):
+    answer = client.reload_config()
+    for warning in answer.pop("warnings"):
         click.echo(f"rainbow: warning: {printer.one_line(warning)}", err=True)
-    printer.show(output, told, printer.facts(told))
+    printer.show(output, answer, printer.facts(answer))

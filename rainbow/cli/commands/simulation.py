@@ -69,9 +69,9 @@ def _source_options(windows: int) -> Callable[[Any], Any]:
 
     def add(command: Callable[..., Any]) -> Any:
         @functools.wraps(command)
-        def run(**given: Any) -> Any:
+        def run(**options: Any) -> Any:
             names = ("trace", "history", "clusters", "cores", "jobs", "windows", "database", "config")
-            return command(source=read_source(**{name: given.pop(name) for name in names}), **given)
+            return command(source=read_source(**{name: options.pop(name) for name in names}), **options)
 
         for option in (
             click.option("--json", "as_json", is_flag=True, help="Same as -o json."),
@@ -148,9 +148,9 @@ def _divided(arrivals: Sequence[Arrival], windows: int) -> list[Sequence[Arrival
 def _recorded(history: str, database: str, notes: Counter[str]) -> tuple[list[Arrival], World]:
     from rainbow.service.queries.history import read_history  # the database is the server's alone
 
-    found = read_history(database, *_span(history))
-    governed = {name: Governed(*one) for name, one in found.governed.items()}
-    return list(from_history(found.rows, notes)), World(found.clusters, governed, recorded=True, rules=found.rules)
+    result = read_history(database, *_span(history))
+    governed = {name: Governed(*one) for name, one in result.governed.items()}
+    return list(from_history(result.rows, notes)), World(result.clusters, governed, recorded=True, rules=result.rules)
 
 
 def _span(history: str) -> tuple[float, float]:
@@ -185,9 +185,9 @@ def world_of(file: Path | None, world: World) -> World:
     if isinstance(document, Mapping) and SCHEDULER in document:
         rules = rules_of(file)
         return replace(world, selector=rules.selector, options=rules.options, recorded=False)
-    given = settings_file.read(file, None)
-    governed = Governed(given.policy or "priority", given.settings)
-    with given.located():
+    options = settings_file.read(file, None)
+    governed = Governed(options.policy or "priority", options.settings)
+    with options.located():
         try:
             governed.checked()
         except PolicyError as fault:
@@ -314,14 +314,14 @@ def _condition(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> tuple[str, str, float] | None:
     """Read a condition like "slowdown > 1.05"."""
-    found = _CONDITION.match(value or "")
+    result = _CONDITION.match(value or "")
     if value is None:
         return None
-    if not found or found[1] not in NAMES:
+    if not result or result[1] not in NAMES:
         raise click.BadParameter(
             f"expected FIGURE > RATIO or FIGURE < RATIO, where FIGURE is one of {', '.join(NAMES)}"
         )
-    return found[1], found[2], float(found[3])
+    return result[1], result[2], float(result[3])
 
 
 @policy.command(name="simulate")
@@ -354,32 +354,32 @@ def policy_simulate(
     for one, world in zip((old, new), both, strict=True):
         check_reads(one, world, source.windows)
     with _processes(len(source.windows)) as each:
-        found = compare(*both, source.windows, seed, each)
-    shown = _compared(found, source.notes)
-    printer.show("json" if as_json else output, shown, lambda console: _draw_comparison(console, found, shown))
-    if condition and _holds(found, *condition):
+        result = compare(*both, source.windows, seed, each)
+    shown = _compared(result, source.notes)
+    printer.show("json" if as_json else output, shown, lambda console: _draw_comparison(console, result, shown))
+    if condition and _holds(result, *condition):
         click.echo(f"rainbow: {condition[0]} {condition[1]} {condition[2]:g} holds for the whole interval", err=True)
         click.get_current_context().exit(Exit.ERROR)
 
 
-def _holds(found: Comparison, name: str, sign: str, bound: float) -> bool:
-    ratio = found.of(name)
+def _holds(comparison: Comparison, name: str, sign: str, bound: float) -> bool:
+    ratio = comparison.of(name)
     return ratio.low > bound if sign == ">" else ratio.high < bound
 
 
-def _compared(found: Comparison, notes: Mapping[str, int]) -> dict[str, Any]:
+def _compared(comparison: Comparison, notes: Mapping[str, int]) -> dict[str, Any]:
     def ratios(listed: Iterable[Any]) -> dict[str, Any]:
         return {one.name: {**_finite(asdict(one)), "verdict": one.verdict} for one in listed}
 
     return {
-        "windows": found.windows,
-        "jobs": found.jobs,
-        "ratios": ratios(found.ratios),
-        "by": {part: ratios(listed) for part, listed in found.by.items()},
-        "moved": {name: {"later": later, "earlier": earlier} for name, (later, earlier) in found.moved.items()},
-        "left_out": dict(found.left_out),
+        "windows": comparison.windows,
+        "jobs": comparison.jobs,
+        "ratios": ratios(comparison.ratios),
+        "by": {part: ratios(listed) for part, listed in comparison.by.items()},
+        "moved": {name: {"later": later, "earlier": earlier} for name, (later, earlier) in comparison.moved.items()},
+        "left_out": dict(comparison.left_out),
         "notes": dict(notes),
-        "warnings": list(found.warnings),
+        "warnings": list(comparison.warnings),
     }
 
 
@@ -387,7 +387,7 @@ def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and not isfinite(value) else value for key, value in values.items()}
 
 
-def _draw_comparison(console: Console, found: Comparison, shown: Mapping[str, Any]) -> None:
+def _draw_comparison(console: Console, comparison: Comparison, shown: Mapping[str, Any]) -> None:
     rows = [
         [
             one.name,
@@ -396,15 +396,15 @@ def _draw_comparison(console: Console, found: Comparison, shown: Mapping[str, An
             f"{one.ratio:.2f} [{one.low:.2f}, {one.high:.2f}]",
             one.verdict,
         ]
-        for one in found.ratios
+        for one in comparison.ratios
     ]
     console.print(printer.table(["FIGURE", "OLD", "NEW", "NEW/OLD [95 %]", ""], rows))
-    moved = sorted(found.moved.items(), key=lambda one: -sum(one[1]))[:10]
+    moved = sorted(comparison.moved.items(), key=lambda one: -sum(one[1]))[:10]
     if moved:
         console.print(
             printer.table(["REQUESTOR", "LATER", "EARLIER"], [[name or "-", *counts] for name, counts in moved])
         )
-    windows = some(found.windows, "window")
-    console.print(f"{some(found.jobs, 'job')} counted in {windows}, after the first tenth of each")
+    windows = some(comparison.windows, "window")
+    console.print(f"{some(comparison.jobs, 'job')} counted in {windows}, after the first tenth of each")
     console.print("later and earlier: ends that differ by over 10 minutes and 10 % of the old response")
     _draw_notes(console, shown)

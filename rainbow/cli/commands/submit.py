@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 def paths_of(what: Sequence[Path]) -> list[Path]:
     """List the jobspecs of these files and folders."""
-    return [path for given in what for path in files.jobspec_files(given)]
+    return [path for options in what for path in files.jobspec_files(options)]
 
 
 def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any], key: str | None) -> list[Row]:
@@ -45,8 +45,8 @@ def submit_many(client: Client, what: Sequence[Path], common: Mapping[str, Any],
     rows: list[Row] = []
     for start, part in progress.counted("submitting", parts, lambda each: len(each[1])):
         jobs = [{"jobspec": text_of(path), **common} for path in part]
-        told = client.submit_batch(jobs, idempotency_key=f"{key}/{start}" if key else None)
-        rows += [{"jobspec": str(path), **answer} for path, answer in zip(part, told["answers"], strict=True)]
+        reported = client.submit_batch(jobs, idempotency_key=f"{key}/{start}" if key else None)
+        rows += [{"jobspec": str(path), **answer} for path, answer in zip(part, reported["answers"], strict=True)]
     return rows
 
 
@@ -166,9 +166,9 @@ def submit(
         _submit_many(client, given, {**common, "clusters": among}, key, output, alone=bool(wait or basis or tag))
     jobspec = ready(client, given.jobspec())
     if eta:
-        found = client.eta_of(jobspec, name=name, requestor=requestor, clusters=among, login=who)
-        printer.show(output, found, lambda console: draw_etas(console, found))
-        click.get_current_context().exit(Exit.OK if found["candidates"] else Exit.NO_MATCH)
+        result = client.eta_of(jobspec, name=name, requestor=requestor, clusters=among, login=who)
+        printer.show(output, result, lambda console: draw_etas(console, result))
+        click.get_current_context().exit(Exit.OK if result["candidates"] else Exit.NO_MATCH)
     tell([*given.notes, *(words for what, words in given.news.items() if first_time(what))])
     with refusals_shown(output, given.files):
         chosen = selector_given(selector, selector_options)
@@ -187,7 +187,7 @@ def submit(
     click.get_current_context().exit(outcome(ended))
 
 
-def draw_etas(console: Console, found: Mapping[str, Any]) -> None:
+def draw_etas(console: Console, results: Mapping[str, Any]) -> None:
     """Show when a job would start and end on each cluster, the first to end first."""
     now = time.time()
     rows = [
@@ -198,11 +198,11 @@ def draw_etas(console: Console, found: Mapping[str, Any]) -> None:
             f"{moment(one['low'], now)} to {moment(one['high'], now)}" if one["low"] else None,
             one["text"] or ("" if one["known"] else "by its totals: amounts do not say all it asks for"),
         )
-        for one in found["candidates"]
+        for one in results["candidates"]
     ]
     console.print(printer.table(["CLUSTER", "STARTS", "ENDS", "8 IN 10 END", "NOTE"], rows))
-    if found["refusals"]:
-        console.print(f"{some(len(found['refusals']), 'cluster')} cannot run it; see rainbow match", markup=False)
+    if results["refusals"]:
+        console.print(f"{some(len(results['refusals']), 'cluster')} cannot run it; see rainbow match", markup=False)
 
 
 def tell(notes: Sequence[str]) -> None:
@@ -232,13 +232,13 @@ def ready(client: Client, jobspec: Jobspec) -> Jobspec:
 
 
 def _submit_many(
-    client: Client, given: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
+    client: Client, options: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
 ) -> NoReturn:
     if alone:
         raise click.UsageError("--wait, --basis and --tag accept only one jobspec")
-    if given.strict:
-        check_files(paths_of(given.files))
-    rows = submit_many(client, given.files, {k: v for k, v in common.items() if v is not None}, key)
+    if options.strict:
+        check_files(paths_of(options.files))
+    rows = submit_many(client, options.files, {k: v for k, v in common.items() if v is not None}, key)
     printer.show(output, rows, lambda console: draw_many(console, rows))
     click.get_current_context().exit(exit_of_many(rows))
 

@@ -61,10 +61,10 @@ def mint(
 @with_any_secret
 def list_tokens(client: Client, output: str) -> None:
     """List the tokens and secrets of your clusters."""
-    found = client.tokens()
+    result = client.tokens()
     titles = ["ID", "KIND", "NAME", "EXPIRES", "REVOKED", "REQUESTORS", "CLUSTERS"]
-    table = printer.table(titles, map(_row, found))
-    printer.show(output, found, table)
+    table = printer.table(titles, map(_row, result))
+    printer.show(output, result, table)
 
 
 def _row(one: dict[str, Any]) -> list[Any]:

@@ -88,10 +88,10 @@ def _part(request: Request, task: int | None) -> Request:
     from rainbow.scheduling.gangs import gangs
 
     parts = gangs(request) if task is not None else ()
-    found = next((gang.request for gang in parts if any(one.index == task for one in gang.tasks)), None)
-    if task is not None and found is None:
+    result = next((gang.request for gang in parts if any(one.index == task for one in gang.tasks)), None)
+    if task is not None and result is None:
         raise InputError(f"the jobspec has no task {task}")
-    return found or request
+    return result or request
 
 
 def one_cluster(graphs: tuple[Path, ...]) -> Cluster:

@@ -61,16 +61,16 @@ def differences(outcomes: Sequence[DemoOutcome], expected: Mapping[str, Sequence
     return lines
 
 
-def _differs(outcome: DemoOutcome, wanted: Sequence[str]) -> Iterator[str]:
+def _differs(outcome: DemoOutcome, requirements: Sequence[str]) -> Iterator[str]:
     if outcome.fault:
         yield outcome.fault
-    if sorted(outcome.matched) != wanted:
-        yield f"matches {', '.join(outcome.matched) or 'nothing'}, expected {', '.join(wanted) or 'nothing'}"
+    if sorted(outcome.matched) != requirements:
+        yield f"matches {', '.join(outcome.matched) or 'nothing'}, expected {', '.join(requirements) or 'nothing'}"
     if outcome.job is None:
-        if wanted:
+        if requirements:
             yield "no job came of it"
         return
-    if outcome.job["cluster"] not in wanted:
+    if outcome.job["cluster"] not in requirements:
         yield f"went to {outcome.job['cluster']}"
     if outcome.job["state"] != "COMPLETED" or set(outcome.exit_codes) != {0}:
         yield f"is {outcome.job['state']}, exit codes {outcome.exit_codes}"
@@ -191,9 +191,9 @@ def main(*, keep: bool = False) -> int:
     different = differences(outcomes, examples.expected())
     for line in different:
         say(console, f"not as expected: {line}", "red")
-    found = "Some results differ from" if different else f"All {len(outcomes)} jobspecs gave"
+    text = "Some results differ from" if different else f"All {len(outcomes)} jobspecs gave"
     took = f"It took {time.monotonic() - started:.0f} s; the server and the agents have ended."
-    say(console, f"\n{found} the expected results. {took}\n")
+    say(console, f"\n{text} the expected results. {took}\n")
     console.print(next_steps(), end="", soft_wrap=True)
     return 1 if different else 0
 
@@ -255,10 +255,10 @@ def _wait(console: Console, client: Client, jobs: Mapping[str, Any]) -> dict[str
     with progress(console) as show:
         while True:
             now = {job["id"]: job for job in client.all_jobs()}
-            found = {file: now[job["id"]] for file, job in jobs.items()}
-            show({file: (job["cluster"], job["state"]) for file, job in found.items()})
-            if all(job["state"] in ENDED for job in found.values()) or time.monotonic() > limit:
-                return {file: client.job(job["id"]) for file, job in found.items()}
+            results = {file: now[job["id"]] for file, job in jobs.items()}
+            show({file: (job["cluster"], job["state"]) for file, job in results.items()})
+            if all(job["state"] in ENDED for job in results.values()) or time.monotonic() > limit:
+                return {file: client.job(job["id"]) for file, job in results.items()}
             time.sleep(0.25)
 
 

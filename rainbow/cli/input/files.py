@@ -35,9 +35,9 @@ JOBSPECS = (".yaml", ".yml", ".json")
 
 def clusters_of(paths: Sequence[Path]) -> list[Cluster]:
     """Read every cluster; those of one name are called by their paths."""
-    found = [(path, _cluster(path)) for given in paths for path in _clusters_in(given)]
-    times = Counter(cluster.name for _, cluster in found)
-    return [replace(c, name=str(path)) if times[c.name] > 1 else c for path, c in found]
+    results = [(path, _cluster(path)) for options in paths for path in _clusters_in(options)]
+    times = Counter(cluster.name for _, cluster in results)
+    return [replace(c, name=str(path)) if times[c.name] > 1 else c for path, c in results]
 
 
 def _clusters_in(path: Path) -> Iterator[Path]:
@@ -79,18 +79,18 @@ def _subsystem(file: Path, main: Path) -> str:
 
 def jobspecs_of(paths: Sequence[Path]) -> tuple[dict[Path, Request], dict[Path, InputError]]:
     """Read every jobspec, of a folder all files below it that are YAML or JSON by name; and what there is none."""
-    found: dict[Path, Request] = {}
+    results: dict[Path, Request] = {}
     faults: dict[Path, InputError] = {}
-    for given in paths:
-        for path in jobspec_files(given):
+    for options in paths:
+        for path in jobspec_files(options):
             try:
                 with naming(path):
-                    found[path] = parse_jobspec(text_of(path))
+                    results[path] = parse_jobspec(text_of(path))
             except InputError as fault:
-                if path == given:  # it was named: it must be one
+                if path == options:  # it was named: it must be one
                     raise
                 faults[path] = fault
-    return found, faults
+    return results, faults
 
 
 def jobspec_files(path: Path) -> list[Path]:

@@ -46,8 +46,8 @@ def point_in_time(_: click.Context, option: click.Parameter, value: str | None) 
     """Read a time as Slurm's commands do: a day, a time of today, or one before now."""
     result = None if value is None else read_moment(value, datetime.now())
     if value is not None and result is None:
-        told = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
-        raise click.BadParameter(told, param=option)
+        text = f"{value[:60]!r} is not a time: give 2030-01-31[T12:00], 16:00, today or now-2days"
+        raise click.BadParameter(text, param=option)
     return result
 
 
@@ -169,12 +169,12 @@ NAMES = (
 
 
 @contextmanager
-def as_usage(given: Container[str]) -> Iterator[None]:
+def as_usage(container: Container[str]) -> Iterator[None]:
     """Let the fault of an option of sbatch be one of the command line, if it was given there and not in a script."""
     try:
         yield
     except JobspecError as fault:
-        if (named := _NAMED.match(fault.message)) and named[1] in given:
+        if (named := _NAMED.match(fault.message)) and named[1] in container:
             raise click.UsageError(fault.message) from None
         raise
 
@@ -256,8 +256,8 @@ class Given:
     @property
     def news(self) -> dict[str, str]:
         """What is said once to a user: {what it is about: words}."""
-        told = {"tasks": TASKS_NOW} if self.command and "ntasks" in self.options else {}
-        return told | ({"seconds": SECONDS_STILL.format(self.plain)} if self.command and self.plain else {})
+        answer = {"tasks": TASKS_NOW} if self.command and "ntasks" in self.options else {}
+        return answer | ({"seconds": SECONDS_STILL.format(self.plain)} if self.command and self.plain else {})
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -290,14 +290,14 @@ def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> G
     named = after is None and bool(words) and (words[0] == "-" or Path(words[0]).exists())
     if after is None and words and not named and words[0].endswith(FILES):
         _must_be_there(False, words[0])
-    given = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
+    inputs = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
     if options and not words:
         raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
-    if options and named and words[0] != "-" and given.script is None:
+    if options and named and words[0] != "-" and inputs.script is None:
         raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
     if after is not None and not words:
         raise click.UsageError("missing command after --")
-    return given
+    return inputs
 
 
 def _options_of(values: Mapping[str, Any]) -> tuple[dict[str, str], str]:

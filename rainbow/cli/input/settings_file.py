@@ -46,33 +46,33 @@ class SettingsFile:
 def read(file: Path, policy: str | None) -> SettingsFile:
     """Read a file; a usage error if it is of another policy than the one that was named."""
     with naming(file):
-        found, positions = load_settings(text_of(file))
-        whole = "policy" in found
-        _check(found, positions, whole=whole)
-    if whole and policy and found["policy"] != policy:
-        raise click.UsageError(f"{file} contains settings for policy {found['policy']}, not {policy}")
-    settings = found.get("settings", {}) if whole else found
-    return SettingsFile(found["policy"] if whole else policy, settings, file, positions, whole)
+        result, positions = load_settings(text_of(file))
+        whole = "policy" in result
+        _check(result, positions, whole=whole)
+    if whole and policy and result["policy"] != policy:
+        raise click.UsageError(f"{file} contains settings for policy {result['policy']}, not {policy}")
+    settings = result.get("settings", {}) if whole else result
+    return SettingsFile(result["policy"] if whole else policy, settings, file, positions, whole)
 
 
 def asked(file: Path, ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """Ask the server by what a file says; a fault that it finds says where in the file it is."""
     with naming(file):
-        found, positions = load_settings(text_of(file))
+        result, positions = load_settings(text_of(file))
         try:
-            return ask(found)
+            return ask(result)
         except Problem as fault:
             if not fault.pointer:
                 raise
             raise located(PolicyError(fault.detail or fault.message, pointer=fault.pointer), positions) from None
 
 
-def _check(found: Mapping[str, Any], positions: Positions, *, whole: bool) -> None:
+def _check(results: Mapping[str, Any], positions: Positions, *, whole: bool) -> None:
     if not whole:
         return
-    if not isinstance(found["policy"], str):
+    if not isinstance(results["policy"], str):
         raise located(PolicyError("policy must be the name of a scheduling policy", pointer="/policy"), positions)
-    for key in found:
+    for key in results:
         if key not in ("policy", "settings"):
             raise located(
                 PolicyError(
@@ -81,5 +81,5 @@ def _check(found: Mapping[str, Any], positions: Positions, *, whole: bool) -> No
                 ),
                 positions,
             )
-    if not isinstance(found.get("settings", {}), Mapping):
+    if not isinstance(results.get("settings", {}), Mapping):
         raise located(PolicyError("settings are a mapping", pointer=SETTINGS), positions)

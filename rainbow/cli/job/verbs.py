@@ -79,23 +79,23 @@ def _run(
     if bool(jobs) is bool(where):
         raise click.UsageError("name JOBs, or choose them by filters; not both, and not neither")
     if len(jobs) == 1 and not dry_run:
-        found = getattr(client, verb)(jobs[0])
-        line = f"{VERBS[verb][0]} job {number_of(found)} ({printer.clean(found['name'])})"
-        _say(quiet, output, found, line)
+        result = getattr(client, verb)(jobs[0])
+        line = f"{VERBS[verb][0]} job {number_of(result)} ({printer.clean(result['name'])})"
+        _say(quiet, output, result, line)
         return
     if dry_run or (where and not yes):
-        told = client.change_many(verb, jobs or None, where=where or None, dry_run=True)
-        chosen = told.get("jobs", [])
+        answer = client.change_many(verb, jobs or None, where=where or None, dry_run=True)
+        chosen = answer.get("jobs", [])
         if dry_run:
             printer.show(output, chosen, lambda console: console.print(_listed(chosen)))
-            click.get_current_context().exit(_refused(told))
+            click.get_current_context().exit(_refused(answer))
         if chosen:
             who = ", ".join(sorted({row["requestor"] for row in chosen}))
             question = f"{verb.capitalize()} {some(len(chosen), 'job')} of {printer.clean(who)}?"
             click.confirm(question, abort=True, err=True)
-    told = client.change_many(verb, jobs or None, where=where or None)
-    _say(quiet, output, told, f"{VERBS[verb][0]} {some(told['done'], 'job')}")
-    click.get_current_context().exit(_refused(told))
+    answer = client.change_many(verb, jobs or None, where=where or None)
+    _say(quiet, output, answer, f"{VERBS[verb][0]} {some(answer['done'], 'job')}")
+    click.get_current_context().exit(_refused(answer))
 
 
 def _say(quiet: bool, output: str, value: Any, line: str) -> None:
@@ -123,49 +123,49 @@ def _listed(rows: Sequence[Document]) -> Any:
     return printer.table(["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR"], cells)
 
 
-def _refused(told: Document) -> Exit:
+def _refused(document: Document) -> Exit:
     """Say which jobs were refused, and return the exit code: that of the first of them."""
-    for row in told["refused"][:MOST_SHOWN]:
+    for row in document["refused"][:MOST_SHOWN]:
         click.echo(f"rainbow: {printer.one_line(row['text'])}", err=True)
-    if (more := len(told["refused"]) - MOST_SHOWN) > 0:
+    if (more := len(document["refused"]) - MOST_SHOWN) > 0:
         click.echo(f"rainbow: and {some(more, 'more job')}", err=True)
-    return CODES.get(told["refused"][0]["code"], Exit.CONFLICT) if told["refused"] else Exit.OK
+    return CODES.get(document["refused"][0]["code"], Exit.CONFLICT) if document["refused"] else Exit.OK
 
 
 @_changing("cancel")
-def cancel(client: Client, **given: Any) -> None:
+def cancel(client: Client, **options: Any) -> None:
     """Cancel jobs."""
-    _run(client, "cancel", **given)
+    _run(client, "cancel", **options)
 
 
 @_changing("suspend")
-def suspend(client: Client, **given: Any) -> None:
+def suspend(client: Client, **options: Any) -> None:
     """Suspend jobs."""
-    _run(client, "suspend", **given)
+    _run(client, "suspend", **options)
 
 
 @_changing("resume")
-def resume(client: Client, **given: Any) -> None:
+def resume(client: Client, **options: Any) -> None:
     """Resume jobs."""
-    _run(client, "resume", **given)
+    _run(client, "resume", **options)
 
 
 @_changing("hold")
-def hold(client: Client, **given: Any) -> None:
+def hold(client: Client, **options: Any) -> None:
     """Hold jobs."""
-    _run(client, "hold", **given)
+    _run(client, "hold", **options)
 
 
 @_changing("release")
-def release(client: Client, **given: Any) -> None:
+def release(client: Client, **options: Any) -> None:
     """Release jobs."""
-    _run(client, "release", **given)
+    _run(client, "release", **options)
 
 
 @_changing("requeue")
-def requeue(client: Client, **given: Any) -> None:
+def requeue(client: Client, **options: Any) -> None:
     """Requeue jobs."""
-    _run(client, "requeue", **given)
+    _run(client, "requeue", **options)
 
 
 @job.command()
@@ -198,15 +198,17 @@ def update(
     if all(value is None for value in changes.values()):
         raise click.UsageError("say what to change: -t, -N, --without, --cluster, --priority or -J")
     before = client.job(job_id, limit=1)
-    found = client.update(before["id"], **changes)
+    result = client.update(before["id"], **changes)
     news = (
-        (found.get("changes") or [{}])[-1].get("changed", {}) if found.get("changes") != before.get("changes") else {}
+        (result.get("changes") or [{}])[-1].get("changed", {})
+        if result.get("changes") != before.get("changes")
+        else {}
     )
     said = ", ".join(
         f"{_WORDS.get(key, key)} {_value(key, old)} -> {_value(key, new)}" for key, (old, new) in news.items()
     )
-    line = f"job {number_of(found)}: {said or 'nothing changed'}"
-    printer.show(output, found, lambda console: console.print(printer.one_line(line), markup=False, soft_wrap=True))
+    line = f"job {number_of(result)}: {said or 'nothing changed'}"
+    printer.show(output, result, lambda console: console.print(printer.one_line(line), markup=False, soft_wrap=True))
 
 
 _WORDS = {"time_limit": "limit"}

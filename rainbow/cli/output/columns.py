@@ -121,8 +121,8 @@ def _read(text: str, known: Mapping[str, Column]) -> list[tuple[Column, int]]:
             hint = meant(name.lower(), known) or f"known are: {', '.join(column.name for column in known.values())}"
             raise click.BadParameter(f"column {name[:40]!r} not found; {hint}", param_hint="--format")
         if width and not width.removeprefix("-").isdecimal():
-            told = f"the width of {name} must be a number, got {width[:20]!r}"
-            raise click.BadParameter(told, param_hint="--format")
+            message = f"the width of {name} must be a number, got {width[:20]!r}"
+            raise click.BadParameter(message, param_hint="--format")
         result.append((column, int(width or 0)))
     return result
 

@@ -91,16 +91,16 @@ def _step(step: Document) -> list[Any]:
     return [step["priority"], did, step["values"], step["dropped"], step["survivors"], step["note"]]
 
 
-def draw_replay(console: Console, found: Document) -> None:
+def draw_replay(console: Console, document: Document) -> None:
     """Show a decision taken again, and whether the same came of it."""
-    named = {"job": found.get("number") or found["id"], "cluster": found["cluster"]}
-    console.print(facts({**named, "again": found["replayed"]["cluster"], **found["digests"]}))
-    draw_steps(console, found["replayed"])
-    if found["graphs_changed_since"]:
-        console.print(Text(f"graphs changed since the decision: {clean(words(found['graphs_changed_since']))}"))
+    named = {"job": document.get("number") or document["id"], "cluster": document["cluster"]}
+    console.print(facts({**named, "again": document["replayed"]["cluster"], **document["digests"]}))
+    draw_steps(console, document["replayed"])
+    if document["graphs_changed_since"]:
+        console.print(Text(f"graphs changed since the decision: {clean(words(document['graphs_changed_since']))}"))
     console.print(
         ("replay matches the recorded decision exactly")
-        if found["equal"]
+        if document["equal"]
         else "replay differs from the recorded decision"
     )
 
@@ -140,8 +140,8 @@ def draw_explained(console: Console, answer: Document) -> None:
 
 def _draw_one(console: Console, one: Document) -> None:
     explanation = one.get("explanation") or {}
-    told = why_not(one) if "reason" in one else "matches"
-    tree = Tree(Text(clean(f"{one['cluster']}: {told}"), style="bold"))
+    text = why_not(one) if "reason" in one else "matches"
+    tree = Tree(Text(clean(f"{one['cluster']}: {text}"), style="bold"))
     for part in explanation.get("tree", []):
         _grow(tree, part)
     if not explanation.get("complete", True):

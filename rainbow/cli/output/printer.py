@@ -172,7 +172,7 @@ def facts(pairs: Mapping[str, Any]) -> Facts:
 CLUSTER_WIDE = "cluster-wide"  # where resources of no worker are, such as licenses
 
 
-def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any]:
+def amounts(options: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any]:
     """Return amounts that are not 0, those with a base unit in words.
 
     >>> amounts({"cores": 4, "gpus": 0, "memory": 500_000_000}, {"memory": "B"})
@@ -180,7 +180,7 @@ def amounts(given: Mapping[str, int], units: Mapping[str, str]) -> dict[str, Any
     """
     from rainbow.jobspec.quantities import in_words  # reads jobspecs: most commands write no amounts
 
-    return {key: in_words(n, units[key]) if key in units else n for key, n in given.items() if n}
+    return {key: in_words(n, units[key]) if key in units else n for key, n in options.items() if n}
 
 
 def held(one: Mapping[str, Any], units: Mapping[str, str] | None) -> dict[str, Any]:
@@ -362,8 +362,8 @@ def fitted(natural: Sequence[int], ranks: Sequence[int], room: int, words: Seque
     if own and last and _total(widths) > room:
         widths = list(natural[:-1])
         _narrow(widths, middle, 12, room, words)
-    kept = {column for column in range(len(widths)) if ranks[column] == KEPT}
-    for columns, least in ((middle, 6), (kept, 10), (middle | kept, 2)):
+    stored = {column for column in range(len(widths)) if ranks[column] == KEPT}
+    for columns, least in ((middle, 6), (stored, 10), (middle | stored, 2)):
         _narrow(widths, columns, least, room, words)
     return widths
 

@@ -131,10 +131,12 @@ def history(
         shown = [client.job(one) for one in ids.split(",") if one]
         rows = [row for job in shown for row in (_elements(job) if elements else [_summed(job)])]
     else:
-        wanted = _wanted(states or "")
+        requirements = _wanted(states or "")
         every = client.all_jobs(cluster=chosen["cluster"], requestor=chosen["requestor"], summary=True)
-        found = (job for job in every if _within(job, since, until) and (not wanted or state_of(job) in wanted))
-        rows = list(islice(found, limit))
+        results = (
+            job for job in every if _within(job, since, until) and (not requirements or state_of(job) in requirements)
+        )
+        rows = list(islice(results, limit))
     shape.write(rows)
 
 
@@ -272,15 +274,15 @@ def _taken(job: Document) -> tuple[bool, int, float]:
 
 def _clusters(nodes: Iterable[Document], jobs: Sequence[Document]) -> list[dict[str, Any]]:
     """Add up the nodes of each cluster, whatever their state, and count its jobs."""
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for row in nodes:
-        one = found.setdefault(row["cluster"], {"cluster": row["cluster"], "nodes": 0, "free": {}, "total": {}})
+        one = results.setdefault(row["cluster"], {"cluster": row["cluster"], "nodes": 0, "free": {}, "total": {}})
         one["nodes"] += row["nodes"]
         one["units"] = row.get("units")
         for which in ("free", "total"):
             for kind, amount in row[which].items():
                 one[which][kind] = one[which].get(kind, 0) + amount
-    for one in found.values():
+    for one in results.values():
         states = [job["state"] for job in jobs if job["cluster"] == one["cluster"]]
         one |= {"running": states.count("RUNNING"), "waiting": len(states) - states.count("RUNNING")}
-    return list(found.values())
+    return list(results.values())

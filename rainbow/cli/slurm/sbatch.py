@@ -37,24 +37,24 @@ def sbatch(client: Client, words: tuple[str, ...]) -> None:
     What another cluster than Slurm's does not read, or what is carried in another form, is told on stderr; what
     cannot be carried is refused. Rainbow's own options come first.
     """
-    given, rest = words_of_call(words)
-    if unknown := next((name for name in given if name not in OPTIONS), None):
+    options, rest = words_of_call(words)
+    if unknown := next((name for name in options if name not in OPTIONS), None):
         raise click.UsageError(f"unrecognized option '--{unknown}'; sbatch has none of this name")
-    call = _call(words, "" if "wrap" in given else _text(rest))
-    with as_usage(given):
+    call = _call(words, "" if "wrap" in options else _text(rest))
+    with as_usage(options):
         document, notes = jobspec_of_call(call, caller())
-    if "quiet" not in given:
+    if "quiet" not in options:
         tell(notes)
     names = [name for name in call.clusters.split(",") if name and name != "all"]
     clusters = [{"name": name} for name in names] or None
-    if "test-only" in given:
+    if "test-only" in options:
         _test(client, document)
     with refusals_shown("table"):
         made = client.submit(ready(client, document), login=login(), clusters=clusters)
-    click.echo(made["number"] if "parsable" in given else f"Submitted batch job {made['number']}")
-    if "quiet" not in given:
+    click.echo(made["number"] if "parsable" in options else f"Submitted batch job {made['number']}")
+    if "quiet" not in options:
         tell(list(map(as_options, made["decision"].get("warnings") or [])))
-    if "wait" in given:
+    if "wait" in options:
         click.get_current_context().exit(exit_code_of(wait_for(client, made)))
 
 
@@ -83,8 +83,8 @@ def _call(words: tuple[str, ...], text: str) -> GivenOptions:
 
 def _test(client: Client, document: dict[str, Any]) -> None:
     """Say where the job could run, as `sbatch --test-only` does, and end."""
-    found = client.match(document, login=login())
-    names = ", ".join(one["cluster"] for one in found["candidates"])
+    result = client.match(document, login=login())
+    names = ", ".join(one["cluster"] for one in result["candidates"])
     tell([f"the job could run on {names}" if names else "no cluster can run the job"])
     click.get_current_context().exit(Exit.OK if names else Exit.NO_MATCH)
 
@@ -140,8 +140,8 @@ def _sbatch(call: GivenOptions) -> str:
 def script_of(call: GivenOptions) -> str:
     """Return the script with the call's options as its only #SBATCH lines."""
     lines = call.script.splitlines(keepends=True)
-    kept = [line for line in lines[1:] if not line.startswith("#SBATCH")]
-    return lines[0].rstrip("\n") + "\n" + call.directives() + "".join(kept)
+    stored = [line for line in lines[1:] if not line.startswith("#SBATCH")]
+    return lines[0].rstrip("\n") + "\n" + call.directives() + "".join(stored)
 
 
 class _Texts(yaml.SafeDumper):

@@ -126,9 +126,9 @@ def ask_again(name: str, url: str, header: str, body: "dict[str, Any]") -> "tupl
     end = time.time() + (RETRY if name == "sbatch" else 0.0)
     while True:
         try:
-            status, told = ask(name, url, header, body)
+            status, answer = ask(name, url, header, body)
             if status not in (502, 503, 504):
-                return status, told
+                return status, answer
         except (OSError, ValueError):
             pass
         if time.time() >= end:
@@ -155,27 +155,27 @@ def remote(name: str, words: "list[str]") -> int:
     if name == "sbatch":
         body["key"] = os.urandom(16).hex()
     while True:
-        status, told = ask_again(name, url, header, body)
+        status, answer = ask_again(name, url, header, body)
         if not status:
             sys.stderr.write(f"{name}: {AWAY}\n")
             return 1
         if status != 200:
-            sys.stderr.write(f"{name}: error: {told.get('detail') or status}\n")
+            sys.stderr.write(f"{name}: error: {answer.get('detail') or status}\n")
             return 1
-        if told.get("read") is not None:
+        if answer.get("read") is not None:
             try:
-                body["script"] = read_script(told["read"])
+                body["script"] = read_script(answer["read"])
             except OSError:
-                sys.stderr.write(f"sbatch: error: Unable to open file {told['read']}\n")
+                sys.stderr.write(f"sbatch: error: Unable to open file {answer['read']}\n")
                 return 1
             continue
-        sys.stdout.write(told["out"])
+        sys.stdout.write(answer["out"])
         sys.stdout.flush()
-        sys.stderr.write(told["err"])
-        if told.get("again") is None:
-            return int(told["exit"])
-        body = {"words": [], "waits_for": told["waits_for"]}
-        time.sleep(told["again"])
+        sys.stderr.write(answer["err"])
+        if answer.get("again") is None:
+            return int(answer["exit"])
+        body = {"words": [], "waits_for": answer["waits_for"]}
+        time.sleep(answer["again"])
 
 
 # ── srun, inside a job ──
@@ -196,23 +196,23 @@ def step_options(words: "list[str]") -> "tuple[dict[str, str], list[str], str]":
     valued = {word.partition("=")[0] for word in VALUED.split()}
     flags = {word.partition("=")[0] for word in FLAGS.split()}
     short = {word.partition("=")[2]: word.partition("=")[0] for word in (VALUED + " " + FLAGS).split()}
-    found, left = {}, list(words)  # type: tuple[dict[str, str], list[str]]
-    while left and left[0].startswith("-") and left[0] not in ("-", "--"):
-        word = left.pop(0)
+    results, remaining = {}, list(words)  # type: tuple[dict[str, str], list[str]]
+    while remaining and remaining[0].startswith("-") and remaining[0] not in ("-", "--"):
+        word = remaining.pop(0)
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             if name not in valued | flags:
-                return found, left, f"srun: error: --{name} is not carried by Rainbow\n"
+                return results, remaining, f"srun: error: --{name} is not carried by Rainbow\n"
         else:
             name, value = short.get(word[1], ""), word[2:].lstrip("=")
             equals = value
             if not name:
-                return found, left, f"srun: invalid option -- '{word[1]}'\n"
+                return results, remaining, f"srun: invalid option -- '{word[1]}'\n"
             if name in flags and value:  # further letters
-                left.insert(0, "-" + value)
+                remaining.insert(0, "-" + value)
         needs = name in valued and not equals and name not in OPTIONAL
-        found[name] = "" if name in flags else left.pop(0) if needs and left else value
-    return found, left[1:] if left[:1] == ["--"] else left, ""
+        results[name] = "" if name in flags else remaining.pop(0) if needs and remaining else value
+    return results, remaining[1:] if remaining[:1] == ["--"] else remaining, ""
 
 
 def file_of(pattern: str, rank: int) -> int:

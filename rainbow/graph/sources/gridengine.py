@@ -59,5 +59,5 @@ def _mebibytes(text: str) -> int:
     >>> _mebibytes("23.5G"), _mebibytes("-")
     (24064, 0)
     """
-    found = AMOUNT.fullmatch(text)
-    return int(float(found[1]) * MIB[found[2]]) if found else 0
+    result = AMOUNT.fullmatch(text)
+    return int(float(result[1]) * MIB[result[2]]) if result else 0

@@ -40,8 +40,8 @@ def read_kubernetes(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
     if left_out and not nodes:
         name, why = next(iter(left_out.items()))
         raise GraphError(f"no node is left for jobs: {name} is left out because {why}", pointer="")
-    told = {"import": {"left_out": [{"what": f"node {name}", "why": why} for name, why in left_out.items()]}}
-    return lay_out(nodes, limits, left_out=list(left_out), metadata={"queues": {}, **(told if left_out else {})})
+    answer = {"import": {"left_out": [{"what": f"node {name}", "why": why} for name, why in left_out.items()]}}
+    return lay_out(nodes, limits, left_out=list(left_out), metadata={"queues": {}, **(answer if left_out else {})})
 
 
 def _runs_nothing(item: Mapping[str, Any], at: str) -> str:
@@ -159,11 +159,11 @@ def quantity(value: Any, pointer: str) -> Fraction:
     >>> quantity("7910m", ""), quantity("32Gi", "") == 32 * 2**30, quantity(8, "")
     (Fraction(791, 100), True, Fraction(8, 1))
     """
-    given = str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else value
-    found = _FORM.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
+    raw = str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else value
+    result = _FORM.fullmatch(raw) if isinstance(raw, str) else None
+    if result is None:
         raise GraphError('a quantity reads like "8", "7910m" or "32Gi"', pointer=pointer)
-    amount = Fraction(found[1]) * _factor(found[2] or "")
+    amount = Fraction(result[1]) * _factor(result[2] or "")
     if amount > LARGEST:
         raise GraphError(f"a quantity must not be more than {LARGEST}", pointer=pointer)
     return amount

@@ -63,8 +63,8 @@ def _runs(nodes: Iterable[Node]) -> Iterable[list[Node]]:
     """Gather nodes that one template can stand for; every other node is alone."""
     gathered: dict[Any, list[Node]] = {}
     for place, node in enumerate(nodes):
-        found = _NUMBERED.fullmatch(node.name)
-        gathered.setdefault((node.above, found[1]) if found else place, []).append(node)
+        result = _NUMBERED.fullmatch(node.name)
+        gathered.setdefault((node.above, result[1]) if result else place, []).append(node)
     for run in gathered.values():
         run.sort(key=_number)
         alike = sum(1 for _ in takewhile(partial(_continues, run[0]), enumerate(run)))
@@ -74,8 +74,8 @@ def _runs(nodes: Iterable[Node]) -> Iterable[list[Node]]:
 
 
 def _number(node: Node) -> int:
-    found = _NUMBERED.fullmatch(node.name)
-    return int(found[2]) if found else -1
+    result = _NUMBERED.fullmatch(node.name)
+    return int(result[2]) if result else -1
 
 
 def _continues(first: Node, placed: tuple[int, Node]) -> bool:

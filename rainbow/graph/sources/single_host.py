@@ -127,8 +127,8 @@ def _memory(machine: ElementTree.Element) -> int:
 
 
 def _host(machine: ElementTree.Element) -> str:
-    found = machine.find("info[@name='HostName']")
-    host = found.get("value", "") if found is not None else ""
+    result = machine.find("info[@name='HostName']")
+    host = result.get("value", "") if result is not None else ""
     return text_of(host or "node0", "/topology", "the name of the host")
 
 

@@ -34,22 +34,22 @@ def read_slurm(text: str, limits: Limits = LIMITS) -> dict[str, Any]:
         nodes, name = _merged(_json_nodes(document, limits)), _cluster_name(document)
     else:
         nodes = _merged(_text_nodes(text, limits))
-    words, left = read_words(of_site, nodes)
+    words, remaining = read_words(of_site, nodes)
     above, unread = read_topology(conf, limits, {node.name for node in nodes}) if conf else ({}, ())
-    left += [{"what": one.what, "why": one.why} for one in unread]
+    remaining += [{"what": one.what, "why": one.why} for one in unread]
     nodes = _below(near_their_cores(nodes, read_gres(conf, limits)), above)
-    return lay_out(nodes, limits, name, metadata={**words, "import": {"left_out": left}})
+    return lay_out(nodes, limits, name, metadata={**words, "import": {"left_out": remaining}})
 
 
 def _parted(text: str) -> tuple[str, str]:
     """Return what describes the nodes, and the lines of configuration, numbered as in the whole text."""
-    found = _CONF.search(text)
-    if found is None:
+    result = _CONF.search(text)
+    if result is None:
         return text, ""
-    nodes = text[: found.start()]
+    nodes = text[: result.start()]
     while nodes.rstrip().rpartition("\n")[2].lstrip().startswith("#"):  # such a file begins with comments
         nodes = nodes.rstrip().rpartition("\n")[0]
-    return nodes, "\n" * text.count("\n", 0, found.start()) + text[found.start() :]
+    return nodes, "\n" * text.count("\n", 0, result.start()) + text[result.start() :]
 
 
 def _below(nodes: list[Node], above: Mapping[str, Above]) -> list[Node]:
@@ -99,16 +99,16 @@ def _named(record: Record, limits: Limits) -> Iterator[Node]:
 
 def _merged(nodes: Iterator[Node]) -> list[Node]:
     """Make one of the rows that `sinfo` prints for a node, one for each of its partitions."""
-    found: dict[str, Node] = {}
+    results: dict[str, Node] = {}
     for node in nodes:
-        first = found.setdefault(node.name, node)
+        first = results.setdefault(node.name, node)
         if first is node:
             continue
         if first.parts != node.parts or not node.pointer.startswith("/sinfo"):
             raise GraphError(f"the node {node.name[:60]!r} is described twice", pointer=node.pointer)
         properties = tuple(sorted({*first.properties, *node.properties}))
-        found[node.name] = Node(node.name, first.parts, first.pointer, properties, metadata=first.metadata)
-    return list(found.values())
+        results[node.name] = Node(node.name, first.parts, first.pointer, properties, metadata=first.metadata)
+    return list(results.values())
 
 
 def _cluster_name(document: Mapping[str, Any]) -> str:
@@ -199,7 +199,7 @@ _KEYS = {
 
 def records_of_text(text: str) -> Iterator[tuple[int, Record]]:
     """Yield every node's record and the line it begins in."""
-    starts = [found.start() for found in _RECORD.finditer(text)]
+    starts = [result.start() for result in _RECORD.finditer(text)]
     if not starts:
         raise GraphError("this is no output of Slurm: no line begins with NodeName=", line=1, column=1)
     line, counted = 1, 0
@@ -208,13 +208,13 @@ def records_of_text(text: str) -> Iterator[tuple[int, Record]]:
         yield line, _record(text[start:end])
 
 
-def _record(given: str) -> Record:
-    free = _FREE.search(given)
+def _record(value: str) -> Record:
+    free = _FREE.search(value)
     fields: dict[str, str] = {}
-    for found in _FIELD.finditer(given, 0, free.start() if free else len(given)):
-        if found[1] in _KEYS:
-            fields.setdefault(_KEYS[found[1]], found[2])
-    reason = _REASON.search(given)
+    for result in _FIELD.finditer(value, 0, free.start() if free else len(value)):
+        if result[1] in _KEYS:
+            fields.setdefault(_KEYS[result[1]], result[2])
+    reason = _REASON.search(value)
     if reason:
         fields["reason"] = reason[1]
     return Record(fields, "", [fields["name"]])

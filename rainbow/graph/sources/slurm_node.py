@@ -28,16 +28,16 @@ def cores_of(record: Record, limits: Limits) -> tuple[Part, ...]:
     """Return the sockets with their cores; cores alone where sockets are not said, or cannot be equal."""
     sockets, each = _grid(record)
     limits.check("vertices", max(sockets, 1) * (1 + each), record.pointer)
-    left = [each] * max(sockets, 1)
-    for socket in _reserved(record, len(left), each, limits):
-        left[socket] -= 1
-    if not sum(left):
+    remaining = [each] * max(sockets, 1)
+    for socket in _reserved(record, len(remaining), each, limits):
+        remaining[socket] -= 1
+    if not sum(remaining):
         raise GraphError("no core is left for jobs", pointer=record.pointer)
     if not sockets:
-        return (Part("core", left[0]),)
-    if min(left) == each:
+        return (Part("core", remaining[0]),)
+    if min(remaining) == each:
         return (Part("socket", sockets, parts=(Part("core", each),)),)
-    return tuple(Part("socket", first=n, parts=(Part("core", c),) if c else ()) for n, c in enumerate(left))
+    return tuple(Part("socket", first=n, parts=(Part("core", c),) if c else ()) for n, c in enumerate(remaining))
 
 
 def _grid(record: Record) -> tuple[int, int]:
@@ -73,8 +73,8 @@ def _reserved(record: Record, sockets: int, each: int, limits: Limits) -> list[i
 
 def _in_tres(record: Record) -> int | None:
     """Return the CPUs for jobs as JSON before 23.02 has them: "cpu=29,mem=500G,billing=29"."""
-    found = _CPUS.search(record.said("tres"))
-    return int(found[1]) if found else None
+    result = _CPUS.search(record.said("tres"))
+    return int(result[1]) if result else None
 
 
 _NOTHING = ("", "(null)", "N/A", "n/a", "None")
@@ -115,8 +115,8 @@ class Record:
             value = text(value, at, key, _LONGEST_LIST).split(",")
         if not isinstance(value, list):
             raise GraphError(f"{key} must be a list or text", pointer=at)
-        found = [text(word, step(at, place), key).strip() for place, word in enumerate(value)]
-        return [word for word in found if word not in _NOTHING]
+        results = [text(word, step(at, place), key).strip() for place, word in enumerate(value)]
+        return [word for word in results if word not in _NOTHING]
 
     def said(self, key: str) -> str:
         """Return a text, "" where there is none."""
@@ -145,15 +145,15 @@ class Gres(NamedTuple):
 def gres_of(record: Record) -> list[Gres]:
     """Read the field `gres`."""
     said, pointer = record.said("gres"), record.at("gres")
-    found: list[Gres] = []
+    gres: list[Gres] = []
     at = 0
     while at < len(said):
         one = _ONE.match(said, at)
         if one is None:
             raise GraphError('gres reads like "gpu:a100:4(S:0-1),nvme:1"', pointer=pointer)
         at = one.end()
-        found.append(_gres(one, pointer))
-    return _once(found, record.said("tres"))
+        gres.append(_gres(one, pointer))
+    return _once(gres, record.said("tres"))
 
 
 _SLICE = re.compile(r"[0-9]+[cg]\.[0-9]+gb", re.ASCII | re.IGNORECASE)
@@ -254,8 +254,8 @@ def _unavailable(record: Record) -> dict[str, Any]:
     """Say why jobs cannot start: states as 21.08 (text and flags) to 24.11 (a list) and `scontrol` write them."""
     said = record.words("state") + record.words("state_flags")
     states = [state.upper() for text in said for state in re.split(r"[+\s]+", text.replace("*", "+NOT_RESPONDING"))]
-    found = [state.strip("~#!%$@^-") for state in states]
-    down = [state for state in dict.fromkeys(found) if state in _DOWN]
+    results = [state.strip("~#!%$@^-") for state in states]
+    down = [state for state in dict.fromkeys(results) if state in _DOWN]
     if not down:
         return {}
     reason = record.said("reason")[:_LONGEST_REASON]
@@ -329,12 +329,12 @@ def _arranged(node: Node, devices: list[Device]) -> Node:
 
 def _with_devices(node: Node, devices: Sequence[Device]) -> Iterator[Part]:
     """Yield each GPU with what the first device of its type, not yet used, says of it."""
-    left = list(devices)
+    remaining = list(devices)
     for gpu in _single(node, "gpu"):
         model = str(gpu.metadata.get("model", "")).lower()
-        device = next((one for one in left if one.model.lower() in ("", model)), Device("", "", ""))
-        if device in left:
-            left.remove(device)
+        device = next((one for one in remaining if one.model.lower() in ("", model)), Device("", "", ""))
+        if device in remaining:
+            remaining.remove(device)
         said = {"cores": device.cores, "file": device.file}
         yield replace(gpu, metadata={**gpu.metadata, **{key: value for key, value in said.items() if value}})
 
@@ -350,5 +350,5 @@ def _socket(cores: str, sizes: Mapping[int, int]) -> int | None:
     each = set(sizes.values())
     if not cores or len(each) != 1 or not (size := each.pop()):
         return None
-    found = {core // size for core in expand_ids(cores, _MOST_DEVICES) or ()}
-    return found.pop() if len(found) == 1 and found <= sizes.keys() else None
+    results = {core // size for core in expand_ids(cores, _MOST_DEVICES) or ()}
+    return results.pop() if len(results) == 1 and results <= sizes.keys() else None

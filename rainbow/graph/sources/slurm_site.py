@@ -29,8 +29,8 @@ Left = dict[str, str]  # {"what": ..., "why": ...}
 
 def parted(text: str) -> tuple[str, str]:
     """Return the text before the first partition or license, and the rest."""
-    found = _BEGIN.search(text)
-    return (text, "") if found is None else (text[: found.start()], text[found.start() :])
+    result = _BEGIN.search(text)
+    return (text, "") if result is None else (text[: result.start()], text[result.start() :])
 
 
 def read_words(text: str, nodes: Sequence[Node]) -> tuple[dict[str, Any], list[Left]]:
@@ -45,25 +45,25 @@ def read_words(text: str, nodes: Sequence[Node]) -> tuple[dict[str, Any], list[L
     queues = {name: _queue(name, fields, name in named) for name, fields in partitions.items()}
     queues |= {name: {"requires": [f"partition={name}"]} for name in named if name not in queues}
     words: dict[str, Any] = {"queues": queues, "features": "complete"}
-    left: list[Left] = []
+    remaining: list[Left] = []
     for name in [name for name in queues if name not in named]:
         del queues[name]["requires"]
-        left.append({"what": f"queue {name}", "why": "no node of this text is in it"})
+        remaining.append({"what": f"queue {name}", "why": "no node of this text is in it"})
         queues[name] |= {"state": "down"}
     if default := next((name for name, fields in partitions.items() if fields.get("Default") == "YES"), ""):
         words["policy"] = {"jobspec": {"defaults": {"system": {"queue": default}}}}
     if licenses or "LicenseName=" in text or partitions:
         words["licenses"] = licenses
     if not partitions:
-        left.append({"what": "limits of queues", "why": "not in this text (scontrol show partition)"})
-    left.append({"what": "QOS", "why": "not in this text (sacctmgr show qos -P)"})
+        remaining.append({"what": "limits of queues", "why": "not in this text (scontrol show partition)"})
+    remaining.append({"what": "QOS", "why": "not in this text (sacctmgr show qos -P)"})
     if partitions:
-        left.append({"what": ", ".join(NOT_MATCHED), "why": "no part of matching"})
-    return words, left
+        remaining.append({"what": ", ".join(NOT_MATCHED), "why": "no part of matching"})
+    return words, remaining
 
 
 def _records(text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    starts = [(found.start(), found[1]) for found in _BEGIN.finditer(text)]
+    starts = [(result.start(), result[1]) for result in _BEGIN.finditer(text)]
     for (start, kind), end in zip(
         starts, [*(at for at, _ in starts[1:]), *([len(text)] if starts else [])], strict=True
     ):
@@ -93,16 +93,16 @@ def _queue(name: str, fields: Mapping[str, str], has_nodes: bool) -> dict[str, A
     policy |= {"access": access} if access else {}
     if (usual := _seconds(fields.get("DefaultTime", ""))) is not None:
         policy["jobspec"] = {"defaults": {"system": {"duration": usual}}}
-    found: dict[str, Any] = {"requires": [f"partition={name}"] if has_nodes else []}
+    results: dict[str, Any] = {"requires": [f"partition={name}"] if has_nodes else []}
     if (state := _STATES.get(fields.get("State", "UP"), "up")) != "up":
-        found["state"] = state
-    found |= {"policy": policy} if policy else {}
-    return found | ({"whole_nodes": True} if fields.get("OverSubscribe") == "EXCLUSIVE" else {})
+        results["state"] = state
+    results |= {"policy": policy} if policy else {}
+    return results | ({"whole_nodes": True} if fields.get("OverSubscribe") == "EXCLUSIVE" else {})
 
 
 def _seconds(text: str) -> float | None:
-    found = None if text in _NONE else seconds_of(text, plain=60)
-    return int(found) if found else None
+    result = None if text in _NONE else seconds_of(text, plain=60)
+    return int(result) if result else None
 
 
 def _number(text: str) -> int | None:

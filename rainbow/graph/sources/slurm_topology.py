@@ -107,7 +107,7 @@ def _of_yaml(text: str, limits: Limits) -> dict[str, _Switch]:
     import yaml  # few sites have this file
 
     try:
-        document = yaml.safe_load(text[found.start() :] if (found := _YAML.search(text)) else text)
+        document = yaml.safe_load(text[result.start() :] if (result := _YAML.search(text)) else text)
         entries = [entry for entry in document if isinstance(entry, Mapping)]
     except (yaml.YAMLError, TypeError):
         raise GraphError("topology.yaml must be a list of topologies, each with tree or block") from None

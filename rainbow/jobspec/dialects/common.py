@@ -311,10 +311,10 @@ def _mapping(value: Any, pointer: str) -> Mapping[str, Any]:
 def _duration(value: Any, pointer: str) -> float:
     if value is None:
         return 0.0
-    found = seconds_of(value.strip()) if isinstance(value, str) else value
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
+    result = seconds_of(value.strip()) if isinstance(value, str) else value
+    if isinstance(result, bool) or not isinstance(result, (int, float)) or not 0 <= result < math.inf:
         raise JobspecError(f"duration is a number of {WANTED}; 0 for no limit", pointer=pointer)
-    return float(found)
+    return float(result)
 
 
 def _check_priority(value: Any, pointer: str) -> None:
@@ -323,11 +323,11 @@ def _check_priority(value: Any, pointer: str) -> None:
         raise JobspecError(text, pointer=pointer)
 
 
-def _word(value: Any, pointer: str, told: str) -> str:
+def _word(value: Any, pointer: str, text: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_WORD or "\0" in value:
-        raise JobspecError(told, pointer=pointer)
+        raise JobspecError(text, pointer=pointer)
     return value
 
 
@@ -341,9 +341,9 @@ def _service(value: Any, pointer: str) -> str:
 def _parameters(attributes: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Collect attributes.parameter.*; flat scalars directly in attributes count too."""
     scalar = (str, int, float, bool)
-    given = _mapping(attributes.get("parameter"), f"{at}/parameter")
+    options = _mapping(attributes.get("parameter"), f"{at}/parameter")
     flat = {key: as_number(value) for key, value in attributes.items() if isinstance(value, scalar)}
-    return {**flat, **{key: as_number(value) for key, value in given.items() if isinstance(value, scalar)}}
+    return {**flat, **{key: as_number(value) for key, value in options.items() if isinstance(value, scalar)}}
 
 
 # ── alternatives ──

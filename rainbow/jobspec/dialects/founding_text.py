@@ -39,9 +39,9 @@ def read_founding(document: Mapping[str, Any]) -> Request:
         warnings.append("missing resources: the job requests none")
     if slot and any(labels(forest) and slot not in labels(forest) for forest in forests):
         raise JobspecError(f"slot {slot!r} is not defined", pointer="/task/slot")
-    asked = dict(task.get("resources", {}))
-    alternatives = _storages(asked)
-    needs = task_needs({key: value for key, value in asked.items() if value}, "/task/resources")
+    request = dict(task.get("resources", {}))
+    alternatives = _storages(request)
+    needs = task_needs({key: value for key, value in request.items() if value}, "/task/resources")
     forests = tuple(_add(forest, slot, needs) for forest in forests)
     variants = tuple(_add(forest, slot, (need,)) for need in alternatives for forest in forests) or forests
     if len(variants) > MOST_VARIANTS:
@@ -72,14 +72,14 @@ def _add(forest: Forest, slot: str, needs: tuple[Need, ...]) -> Forest:
     return tuple(replace(resource, needs=resource.needs + needs) for resource in forest)
 
 
-def _storages(asked: dict[str, Any]) -> list[Need]:
+def _storages(request: dict[str, Any]) -> list[Need]:
     """Take `storage: [{priority, storage}]` out of what is asked: any one will do, the lowest number first."""
     needs: list[tuple[int, int, Need]] = []
-    for subsystem, wanted in list(asked.items()):
-        if not isinstance(wanted, Mapping) or not isinstance(wanted.get("storage"), list):
+    for subsystem, requirement in list(request.items()):
+        if not isinstance(requirement, Mapping) or not isinstance(requirement.get("storage"), list):
             continue
-        asked[subsystem] = {key: value for key, value in wanted.items() if key != "storage"}
-        for k, entry in enumerate(wanted["storage"]):
+        request[subsystem] = {key: value for key, value in requirement.items() if key != "storage"}
+        for k, entry in enumerate(requirement["storage"]):
             pointer = f"/task/resources/{subsystem}/storage/{k}"
             if not isinstance(entry, Mapping) or not isinstance(entry.get("storage"), str):
                 raise JobspecError("a storage names its type", pointer=pointer)
@@ -88,7 +88,7 @@ def _storages(asked: dict[str, Any]) -> list[Need]:
                 raise JobspecError("a priority is a whole number", pointer=f"{pointer}/priority")
             condition = Condition("match", {"field": "type", "value": entry["storage"]})
             needs.append((priority, k, Need(subsystem, (condition,))))
-    return [need for _, _, need in sorted(needs, key=lambda found: found[:2])][:64]
+    return [need for _, _, need in sorted(needs, key=lambda result: result[:2])][:64]
 
 
 def _attributes(document: Mapping[str, Any], task: Mapping[str, Any]) -> tuple[Any, str]:

@@ -37,9 +37,9 @@ def read_nextgen(document: Mapping[str, Any]) -> Request:
     check(document, "nextgen")
     warnings: list[str] = []
     unfit: list[tuple[str, str]] = []
-    asked = document.get("requires", [])
-    named = _named(asked) if isinstance(asked, Mapping) else {}
-    common = requires([] if named or isinstance(asked, Mapping) else asked, "/requires")
+    request = document.get("requires", [])
+    named = _named(request) if isinstance(request, Mapping) else {}
+    common = requires([] if named or isinstance(request, Mapping) else request, "/requires")
     entries = list(_entries(document))
     of_tasks = _of_tasks(document, entries, named)
     groups = {
@@ -112,9 +112,9 @@ def _called(tasks: list[TaskSpec]) -> dict[str, list[int]]:
 # ── resources ──
 
 
-def _named(asked: Mapping[str, Any]) -> dict[str, tuple[Need, ...]]:
+def _named(request: Mapping[str, Any]) -> dict[str, tuple[Need, ...]]:
     """Read the needs that tasks and resources name."""
-    return {name: requires(entries, f"/requires/{step(name)}") for name, entries in asked.items()}
+    return {name: requires(entries, f"/requires/{step(name)}") for name, entries in request.items()}
 
 
 def _by_name(document: Mapping[str, Any], entries: Iterable[Entry]) -> set[str]:
@@ -174,9 +174,9 @@ def _variants(chosen: list[str], choices: list[tuple[str, ...]], tasks: list[Tas
     """Enumerate which groups are matched: one of each choice, and all that are in no choice."""
     fixed = {name for task in tasks if len(task.slots) == 1 for name in task.slots}
     optional = {name for choice in choices for name in choice} - fixed
-    always, wanted = [name for name in chosen if name not in optional], set(chosen)
+    always, requirements = [name for name in chosen if name not in optional], set(chosen)
     variants: list[list[str]] = []
-    picks = product(*(tuple(n for n in choice if n in wanted) or choice for choice in dict.fromkeys(choices)))
+    picks = product(*(tuple(n for n in choice if n in requirements) or choice for choice in dict.fromkeys(choices)))
     for pick in islice(picks, MOST_VARIANTS + 1):
         if len(variants) == MOST_VARIANTS:
             message = f"more than {MOST_VARIANTS} ways to choose among resources"

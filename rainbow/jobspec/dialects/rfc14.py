@@ -31,10 +31,10 @@ def read_rfc14(document: Mapping[str, Any]) -> Request:
     needs: dict[str, tuple[Need, ...]] = {}
     for k, task in enumerate(document["tasks"]):
         tasks.append(_task(task, f"/tasks/{k}", known, k))
-        asked = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
-        needs[task["slot"]] = needs.get(task["slot"], ()) + asked
+        requests = task_needs(task.get("resources", {}), f"/tasks/{k}/resources")
+        needs[task["slot"]] = needs.get(task["slot"], ()) + requests
     variants = tuple(tuple(with_needs(resource, needs) for resource in resources) for resources in forests)
-    attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda found: unread(*found)))
+    attributes, warnings = document["attributes"], tuple(shortened(_unread(document), lambda result: unread(*result)))
     warnings = (*of_version(document), *warnings)
     return request_of(variants, tuple(tasks), attributes, "/attributes", dialect="rfc14", warnings=warnings)
 

@@ -30,13 +30,13 @@ def call_of(request: Request, zone: tzinfo = UTC) -> GivenOptions:
             f"sbatch takes one command or script, the jobspec has {len(request.tasks)}", pointer="/tasks"
         )
     [task] = request.tasks
-    found = carried(handover(request, (), 1, request.name, ""), request.duration, None, zone)
-    notes = list(found.notes)
-    first = {**_system(request, zone, notes), **found.options}
+    result = carried(handover(request, (), 1, request.name, ""), request.duration, None, zone)
+    notes = list(result.notes)
+    first = {**_system(request, zone, notes), **result.options}
     script, name, arguments = _script(request, task)
     environment = {key: value for key, value in request.environment.items() if value is not None}
     return GivenOptions(
-        tuple(map(_sorted, (first, *found.components[1:]))), script, name, arguments, environment, tuple(notes)
+        tuple(map(_sorted, (first, *result.components[1:]))), script, name, arguments, environment, tuple(notes)
     )
 
 
@@ -59,14 +59,14 @@ def _script(request: Request, task: TaskSpec) -> tuple[str, str, tuple[str, ...]
 def _system(request: Request, zone: tzinfo, notes: list[str]) -> dict[str, str]:
     system = request.attributes.get("system")
     system = system if isinstance(system, Mapping) else {}
-    found: dict[str, str] = {key: str(system[key]) for key in _AS_THEY_ARE if system.get(key) is not None}
-    found |= {"chdir": request.cwd} if request.cwd else {}
-    found |= {"array": _array(request, system)} if request.tasks[0].replicas > 1 or request.array else {}
-    found |= {"hold": ""} if request.held else {}
-    found |= {"export": system["export"]} if "export" in system else {}
+    results: dict[str, str] = {key: str(system[key]) for key in _AS_THEY_ARE if system.get(key) is not None}
+    results |= {"chdir": request.cwd} if request.cwd else {}
+    results |= {"array": _array(request, system)} if request.tasks[0].replicas > 1 or request.array else {}
+    results |= {"hold": ""} if request.held else {}
+    results |= {"export": system["export"]} if "export" in system else {}
     if request.environment:
-        found["export"] = ",".join(key for key, value in request.environment.items() if value is not None)
-    return found | _dependencies(request, zone, notes)
+        results["export"] = ",".join(key for key, value in request.environment.items() if value is not None)
+    return results | _dependencies(request, zone, notes)
 
 
 def _array(request: Request, system: Mapping[str, Any]) -> str:
@@ -78,10 +78,10 @@ def _array(request: Request, system: Mapping[str, Any]) -> str:
 
 
 def _dependencies(request: Request, zone: tzinfo, notes: list[str]) -> dict[str, str]:
-    found, after = dict[str, str](), list[str]()
+    result, after = dict[str, str](), list[str]()
     for one in request.dependencies:
         if one.scheme == "begin-time":
-            found["begin"] = clock(float(one.value), zone)
+            result["begin"] = clock(float(one.value), zone)
         elif one.scheme == "string" and one.type == "inout" and one.value == f"singleton {request.name}":
             after.append("singleton")
         elif one.scheme in ("string", "fluid"):
@@ -90,4 +90,4 @@ def _dependencies(request: Request, zone: tzinfo, notes: list[str]) -> dict[str,
             after[-1] += f":{one.value}"
         else:
             after.append(f"{one.scheme}:{one.value}")
-    return found | ({"dependency": ",".join(after)} if after else {})
+    return result | ({"dependency": ",".join(after)} if after else {})

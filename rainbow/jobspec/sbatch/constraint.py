@@ -31,8 +31,8 @@ def constraint_options(
         [(operator, values)] = part.items()
         if operator in OF_NODES:
             continue
-        if found := _partitions(part):
-            partitions = [name for name in found if not partitions or name in partitions]
+        if results := _partitions(part):
+            partitions = [name for name in results if not partitions or name in partitions]
         elif operator == "hostlist":
             among += [] if named else [_hosts(values)]
         elif operator == "not" and "hostlist" in values[0]:

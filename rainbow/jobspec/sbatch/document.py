@@ -181,12 +181,12 @@ def _shown(value: object) -> str:
 
 def seconds(text: str) -> float:
     """Read a time limit; what has no unit is one of Slurm's forms, which counts in minutes, rounded up."""
-    found = seconds_of(text, plain=60)
-    if found is None:
+    count = seconds_of(text, plain=60)
+    if count is None:
         raise JobspecError(f"--time must be minutes, MM:SS, HH:MM:SS or D-HH[:MM[:SS]], got {text!r:.60}")
     if text[-1].isdecimal() or text[-1] == "-":
-        found = math.ceil(found / 60) * 60
-    return int(found) if found == int(found) else found
+        count = math.ceil(count / 60) * 60
+    return int(count) if count == int(count) else count
 
 
 def _moment(name: str, text: str, caller: Surroundings) -> float:
@@ -214,7 +214,7 @@ def _environment(options: Mapping[str, str], caller: Surroundings, notes: list[s
         return {}
     if options["export"].upper() in ("NONE", "NIL"):
         return {"export": options["export"].upper()}
-    found, sent = dict[str, str](), dict[str, str]()
+    result, sent = dict[str, str](), dict[str, str]()
     for part in options["export"].split(","):
         name, equals, value = part.partition("=")
         if part == "ALL":
@@ -225,12 +225,12 @@ def _environment(options: Mapping[str, str], caller: Surroundings, notes: list[s
         elif not _VARIABLE.fullmatch(name):
             raise JobspecError(f"--export must be ALL, NONE or variables such as A,B=1, got {part!r:.60}")
         elif equals:
-            found[name] = value
+            result[name] = value
         elif name in caller.environment:
-            found[name] = caller.environment[name]
+            result[name] = caller.environment[name]
         else:
             notes.append(f"--export={name}: {name} is not set here")
-    return {"environment": {**sent, **found}}
+    return {"environment": {**sent, **result}}
 
 
 def _dependencies(options: Mapping[str, str], called: str, caller: Surroundings, notes: list[str]) -> list[Document]:

@@ -28,10 +28,10 @@ def read_features(text: str) -> Document | None:
     if not words:
         return None
     reader = _Reader(words)
-    found = reader.any_of()
-    if found is None or reader.at < len(words):
+    document = reader.any_of()
+    if document is None or reader.at < len(words):
         return None
-    parts = [found] if not reader.chosen else [*([found] if found else []), *reader.chosen]
+    parts = [document] if not reader.chosen else [*([document] if document else []), *reader.chosen]
     parts = [part for part in parts if part]
     return parts[0] if len(parts) == 1 else {"and": parts} if parts else None
 

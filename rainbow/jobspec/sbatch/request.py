@@ -116,10 +116,10 @@ def carried(
     """
     if request.get("gang", 1) > 1:
         raise NotCarriedError(f"its {request['gang']} tasks start together, which is not handed over; submit each")
-    told = (request.get("site") or {}).get("slurm")
-    told = dict(told) if isinstance(told, Mapping) else {}
-    later = told.pop("hetjob", ())
-    said = [site_options(told), *(site_options(one) for one in later if isinstance(one, Mapping))]
+    answer = (request.get("site") or {}).get("slurm")
+    answer = dict(answer) if isinstance(answer, Mapping) else {}
+    later = answer.pop("hetjob", ())
+    said = [site_options(answer), *(site_options(one) for one in later if isinstance(one, Mapping))]
     notes: list[str] = []
     forest = request.get("resources") or []
     parts = [_component(tree, notes) for tree in forest if not tree.get("within")]
@@ -379,14 +379,14 @@ def one_line(text: object) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in str(text or "")).split())[:LONGEST]
 
 
-def site_options(given: Mapping[str, Any]) -> Options:
+def site_options(inputs: Mapping[str, Any]) -> Options:
     """Return options that a jobspec writes for Slurm, as written; NotCarriedError for those that no job may say.
 
     >>> site_options({"qos": "long", "contiguous": True})
     {'qos': 'long', 'contiguous': ''}
     """
     options: Options = {}
-    for name, value in given.items():
+    for name, value in inputs.items():
         if not NAME.fullmatch(name):
             raise NotCarriedError(f"{name!r:.60} is not an option of sbatch")
         if name in REFUSED:

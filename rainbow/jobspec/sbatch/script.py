@@ -51,8 +51,8 @@ def read_call(
     >>> read_call("#!/bin/sh\\n#SBATCH -J hello -n 3 # three\\nhostname\\n", ["--time=5"]).options
     {'job-name': 'hello', 'ntasks': '3', 'time': '5'}
     """
-    given, rest = _of_words(words)
-    given, script, name = _unwrapped(given, script, name)
+    options, rest = _of_words(words)
+    options, script, name = _unwrapped(options, script, name)
     arguments = tuple(rest[1:])  # the first word is the script's file
     if not is_script(script):
         raise JobspecError("a batch script begins with #! and its interpreter, such as #!/bin/bash", line=1)
@@ -60,25 +60,27 @@ def read_call(
     notes += _completed(words)
     stronger = [_of_variables(variables or {}), *([{}] * (len(inside) - 1))]
     nothing: Options = {}
-    merged = [_merged(*each) for each in zip_longest(inside, stronger, given, fillvalue=nothing)]
+    merged = [_merged(*each) for each in zip_longest(inside, stronger, options, fillvalue=nothing)]
     for later in merged[1:]:
         later |= {key: merged[0][key] for key in INHERITED if key in merged[0] and not _has(later, key)}
-    kept = tuple({key: value for key, value in one.items() if _place(key) is not Place.CALL} for one in merged)
-    notes += [f"--{key} is not an option of sbatch that Rainbow knows; carried as written" for key in _unknown(kept)]
+    stored = tuple({key: value for key, value in one.items() if _place(key) is not Place.CALL} for one in merged)
+    notes += [
+        f"--{key} is not an option of sbatch that Rainbow knows; carried as written" for key in _unknown(stored)
+    ]
     clusters = merged[0].get("clusters", "")
-    return GivenOptions(kept, script, name, arguments, notes=tuple(notes), clusters=clusters)
+    return GivenOptions(stored, script, name, arguments, notes=tuple(notes), clusters=clusters)
 
 
 def words_of_call(words: Sequence[str]) -> tuple[Options, list[str]]:
     """Return the options of a command line, those about the call itself too, and what follows them."""
-    given, rest = _of_words(words)
-    return given[0], rest
+    options, rest = _of_words(words)
+    return options[0], rest
 
 
-def _unwrapped(given: list[Options], script: str, name: str) -> tuple[list[Options], str, str]:
-    if "wrap" not in given[0]:
-        return given, script, name
-    return given, WRAPPED.format(given[0]["wrap"]), "wrap"
+def _unwrapped(options: list[Options], script: str, name: str) -> tuple[list[Options], str, str]:
+    if "wrap" not in options[0]:
+        return options, script, name
+    return options, WRAPPED.format(options[0]["wrap"]), "wrap"
 
 
 def _has(options: Options, key: str) -> bool:
@@ -142,14 +144,14 @@ def _read_line(text: str, number: int, components: list[Options]) -> list[str]:
         if words and words[0] in SPLITS:
             components.append({})
             return []
-        found, rest = _options(words)
+        result, rest = _options(words)
     except ValueError as fault:
         raise JobspecError(f"#SBATCH line cannot be read: {fault}", line=number) from None
     except JobspecError as fault:
         raise JobspecError(fault.message, line=number) from None
     if rest:
         raise JobspecError(f"#SBATCH line has {rest[0]!r:.60}, which is no option", line=number)
-    components[-1] = _merged(components[-1], found)
+    components[-1] = _merged(components[-1], result)
     return words
 
 
@@ -170,29 +172,29 @@ def _of_variables(variables: Mapping[str, str]) -> Options:
 def _of_words(words: Sequence[str]) -> tuple[list[Options], list[str]]:
     """Return the options of every component (divided by ":"), and what follows the options: script and arguments."""
     components: list[Options] = []
-    left = list(words)
+    remaining = list(words)
     while True:
-        found, left = _options(left)
-        components.append(found)
-        if left[:1] != [":"]:
-            return components, left
-        left = left[1:]
+        result, remaining = _options(remaining)
+        components.append(result)
+        if remaining[:1] != [":"]:
+            return components, remaining
+        remaining = remaining[1:]
 
 
 def _options(words: Sequence[str]) -> tuple[Options, list[str]]:
     """Read options up to the first word that is none, as getopt does."""
-    found: Options = {}
-    left = list(words)
-    while left and left[0].startswith("-") and left[0] != "-":
-        word = left.pop(0)
+    options: Options = {}
+    remaining = list(words)
+    while remaining and remaining[0].startswith("-") and remaining[0] != "-":
+        word = remaining.pop(0)
         if word == "--":
             break
-        for name, value in _long(word, left) if word.startswith("--") else _short(word, left):
-            found = _merged(found, {name: value})
-    return found, left
+        for name, value in _long(word, remaining) if word.startswith("--") else _short(word, remaining):
+            options = _merged(options, {name: value})
+    return options, remaining
 
 
-def _long(word: str, left: list[str]) -> Iterator[tuple[str, str]]:
+def _long(word: str, remaining: list[str]) -> Iterator[tuple[str, str]]:
     name, equals, value = word[2:].partition("=")
     option = _called(name)
     if option is None:
@@ -202,11 +204,11 @@ def _long(word: str, left: list[str]) -> Iterator[tuple[str, str]]:
     if option.takes is Takes.NOTHING and equals:
         raise JobspecError(f"--{option.name} takes no value, got {value!r:.60}")
     if option.takes is Takes.VALUE and not equals:
-        value = _following(f"--{option.name}", left)
+        value = _following(f"--{option.name}", remaining)
     yield option.name, value
 
 
-def _short(word: str, left: list[str]) -> Iterator[tuple[str, str]]:
+def _short(word: str, remaining: list[str]) -> Iterator[tuple[str, str]]:
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]
@@ -217,7 +219,7 @@ def _short(word: str, left: list[str]) -> Iterator[tuple[str, str]]:
         if option.takes is Takes.NOTHING:
             yield option.name, ""
             continue
-        value = letters.removeprefix("=") if letters or option.takes is Takes.MAYBE else _following(word, left)
+        value = letters.removeprefix("=") if letters or option.takes is Takes.MAYBE else _following(word, remaining)
         yield option.name, value
         return
 
@@ -231,20 +233,20 @@ def _called(name: str) -> Option | None:
     if name in OPTIONS or name in ALIASES:
         return OPTIONS[ALIASES.get(name, name)]
     begun = {ALIASES.get(key, key) for key in (*OPTIONS, *ALIASES) if key.startswith(name)}
-    found = [OPTIONS[key] for key in OPTIONS if key in begun]
-    if len(found) == 1:
-        return found[0]
-    if len(found) > 1:
-        raise JobspecError(f"--{name} may be {', '.join(option.name for option in found[:5])}")
+    results = [OPTIONS[key] for key in OPTIONS if key in begun]
+    if len(results) == 1:
+        return results[0]
+    if len(results) > 1:
+        raise JobspecError(f"--{name} may be {', '.join(option.name for option in results[:5])}")
     if hint := meant(name, OPTIONS):
         raise JobspecError(f"--{name} is not an option of sbatch; {hint}")
     return None
 
 
-def _following(name: str, left: list[str]) -> str:
-    if not left:
+def _following(name: str, remaining: list[str]) -> str:
+    if not remaining:
         raise JobspecError(f"{name} needs a value")
-    return left.pop(0)
+    return remaining.pop(0)
 
 
 def _check(option: Option) -> None:

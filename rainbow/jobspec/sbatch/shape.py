@@ -185,7 +185,7 @@ class Shape:
 
     def _of_node(self) -> list[Document]:
         """Return what each node has beside its slots."""
-        found = [
+        results = [
             one.resource(
                 one.count, **({"same": "model"} if one.type == "gpu" and one.count > 1 and not one.model else {})
             )
@@ -194,14 +194,14 @@ class Shape:
         if (text := self.options.get("mem")) is not None:
             size = mebibytes("mem", text)
             if size:
-                found += _memory(size)
+                results += _memory(size)
             else:
                 self._note("mem", "all memory of each node: any amount will do for matching")
                 self.kept["mem"] = text
         if (text := self.options.get("mem-per-gpu")) is not None and self._gpus_of_node():
-            found += _memory(mebibytes("mem-per-gpu", text) * self._gpus_of_node())
+            results += _memory(mebibytes("mem-per-gpu", text) * self._gpus_of_node())
         spared = self._number("core-spec", 0) or 0
-        return found + ([{"type": "core", "count": spared}] if spared else [])
+        return results + ([{"type": "core", "count": spared}] if spared else [])
 
     def _resources(self) -> list[tuple[str, Document]]:
         """Return the resources by name: the slots where tasks run, and what the job has together."""
@@ -367,11 +367,11 @@ def _refuse(options: Mapping[str, str]) -> None:
 
 def read_range(text: str) -> tuple[int, int]:
     """Read how many nodes are asked for: the least and the most."""
-    found = _COUNT.fullmatch(text)
-    if found is None:
+    result = _COUNT.fullmatch(text)
+    if result is None:
         raise JobspecError(f"--nodes must be a number or a range such as 2-8, got {text!r:.60}")
-    least = int(found[1]) * _THOUSANDS[found[2].lower()]
-    most = int(found[3]) * _THOUSANDS[found[4].lower()] if found[3] else least
+    least = int(result[1]) * _THOUSANDS[result[2].lower()]
+    most = int(result[3]) * _THOUSANDS[result[4].lower()] if result[3] else least
     if not 1 <= least <= most:
         raise JobspecError(f"--nodes must be at least 1 and ascend, got {text!r:.60}")
     return least, most
@@ -379,10 +379,10 @@ def read_range(text: str) -> tuple[int, int]:
 
 def mebibytes(name: str, text: str) -> int:
     """Read an amount of memory of the option of this name."""
-    found = _MEMORY.fullmatch(text)
-    if found is None:
+    result = _MEMORY.fullmatch(text)
+    if result is None:
         raise JobspecError(f"--{name} must be a size such as 500M or 4G (MiB without a unit), got {text!r:.60}")
-    return math.ceil(int(found[1]) * _MIB[(found[2] or "M").upper()])
+    return math.ceil(int(result[1]) * _MIB[(result[2] or "M").upper()])
 
 
 def _gres(name: str, text: str) -> Iterator[Gres]:

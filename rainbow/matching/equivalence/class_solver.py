@@ -145,8 +145,8 @@ class Attempt:
             self.rooted, TouchLimit(self.resources, self.rooted, copies, passes is not None), meter.timed
         )
         taken = Trail(reduced, [i for i in reduced.workers if passes and not passes(reduced.kind_at[i])])
-        found = search_or_pack(self.resources, reduced, taken, meter.timed if self.apart else meter)
-        return found if isinstance(found, Reason) else Solution(*found, reduced, taken)
+        results = search_or_pack(self.resources, reduced, taken, meter.timed if self.apart else meter)
+        return results if isinstance(results, Reason) else Solution(*results, reduced, taken)
 
     def place(self) -> Placed:
         """Return one copy of the job, where it is known to fit."""
@@ -180,12 +180,12 @@ class Attempt:
 
     def _taken_copies(self, meter: Meter) -> tuple[int, bool]:
         try:
-            found = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices, meter)
+            solution = self._search(2 + MOST_LOOKED_AT // self.rooted.kind.vertices, meter)
         except OutOfBudgetError:
             return 1, False
-        if isinstance(found, Reason):
+        if isinstance(solution, Reason):
             return 1, False
-        return taken_copies(self.resources, found.reduced, found.taken, found.rows, meter)
+        return taken_copies(self.resources, solution.reduced, solution.taken, solution.rows, meter)
 
 
 MOST_TRIES = 3  # a busy machine may cut one short; what is hard is not worked out at every look
@@ -226,8 +226,8 @@ class ClassSolver:
 
     def _work_out(self, meter: Meter) -> Answer:
         if not self.matched:
-            told = [trial for trial in self.trials if trial.is_undecided][:1] or self.trials[:MOST_ALTERNATIVES]
-            reasons = [reason for one in told if one.refusal and (reason := one.refusal(meter))]
+            answer = [trial for trial in self.trials if trial.is_undecided][:1] or self.trials[:MOST_ALTERNATIVES]
+            reasons = [reason for one in answer if one.refusal and (reason := one.refusal(meter))]
             return Answer(reason=of_variants(reasons) if reasons else None)
         fits, exact = self.trials[-1].copies(meter)
         totals = self.trials[-1].totals()
@@ -244,17 +244,17 @@ Runs = list[tuple[int, int]]  # (capacity, how many neighbours have it)
 def capacities(standing: Standing, tally: ScalarCount) -> Runs | None:
     """Return how many copies each vertex that `standing.host` can stand on gives to, None if one is in no worker."""
     top = tally.columns.part_of[standing.number].top
-    found: dict[CountState, Runs] = {}
+    results: dict[CountState, Runs] = {}
     for state, kind in sorted(tally.kinds.items(), key=lambda item: item[0].number):
         if not tally.found[state][top]:
-            found[state] = []
+            results[state] = []
         elif kind.type != standing.host.type:
-            found[state] = _below(kind, state, tally, found)
+            results[state] = _below(kind, state, tally, results)
         elif not tally.here(kind, state).within:
             return None
         else:
-            found[state] = [(_capacity(standing, kind), 1)]
-    return found[tally.start]
+            results[state] = [(_capacity(standing, kind), 1)]
+    return results[tally.start]
 
 
 def _capacity(standing: Standing, kind: SubtreeClass) -> int:
@@ -262,10 +262,10 @@ def _capacity(standing: Standing, kind: SubtreeClass) -> int:
     return min(room, 1) if standing.host.exclusive else room  # children were met one by one, not together
 
 
-def _below(kind: SubtreeClass, state: CountState, tally: ScalarCount, found: dict[CountState, Runs]) -> Runs:
+def _below(kind: SubtreeClass, state: CountState, tally: ScalarCount, results: dict[CountState, Runs]) -> Runs:
     runs: Runs = []
     for child, many in kind.runs:
-        inside = found.get(tally.child(kind, state, child))
+        inside = results.get(tally.child(kind, state, child))
         for capacity, times in _repeated(inside or [], many):
             if runs and runs[-1][0] == capacity:
                 runs[-1] = (capacity, runs[-1][1] + times)

@@ -119,12 +119,12 @@ class ClusterClass:
     @cached_property
     def loose(self) -> frozenset[int]:
         """The numbers of kinds that contain a leaf outside every worker, if they lie outside themselves."""
-        found: set[int] = set()
+        results: set[int] = set()
         for kind in self.closure:
-            inside = any(below.number in found for below in kind.children)
+            inside = any(below.number in results for below in kind.children)
             if not self.is_worker(kind) and (kind.is_leaf or inside):
-                found.add(kind.number)
-        return frozenset(found)
+                results.add(kind.number)
+        return frozenset(results)
 
     @cached_property
     def outside(self) -> dict[int, dict[Pool, int]]:
@@ -182,10 +182,10 @@ class ClusterClass:
 
     @cached_property
     def _sizes(self) -> dict[str, frozenset[tuple[int, str, bool]]]:
-        found: dict[str, set[tuple[int, str, bool]]] = {}
+        results: dict[str, set[tuple[int, str, bool]]] = {}
         for kind in self.closure:
-            found.setdefault(kind.type, set()).add((kind.size, kind.unit, kind.is_leaf))
-        return {type_: frozenset(sizes) for type_, sizes in found.items()}
+            results.setdefault(kind.type, set()).add((kind.size, kind.unit, kind.is_leaf))
+        return {type_: frozenset(sizes) for type_, sizes in results.items()}
 
     def total(self, type_: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
@@ -234,18 +234,18 @@ class RowTable:
 
     def meeting(self, need: Need) -> frozenset[ClassRun]:
         """Return the rows that meet every condition of a need."""
-        left = self.rows
+        class_runs = self.rows
         for condition in need.conditions:
-            if not left:
+            if not class_runs:
                 break
-            left = self._meeting(condition, left)
-        return left
+            class_runs = self._meeting(condition, class_runs)
+        return class_runs
 
-    def _meeting(self, condition: Condition, left: frozenset[ClassRun]) -> frozenset[ClassRun]:
+    def _meeting(self, condition: Condition, class_runs: frozenset[ClassRun]) -> frozenset[ClassRun]:
         groups = self._by_field(condition.options["field"])
-        if len(left) <= len(groups):
-            return frozenset(row for row in left if _meets(condition, row))
-        return left.intersection(row for group in groups if _meets(condition, group[0]) for row in group)
+        if len(class_runs) <= len(groups):
+            return frozenset(row for row in class_runs if _meets(condition, row))
+        return class_runs.intersection(row for group in groups if _meets(condition, group[0]) for row in group)
 
     def _by_field(self, field: str) -> list[list[ClassRun]]:
         if field not in self._groups:
@@ -259,10 +259,10 @@ class RowTable:
 
 def tables(rows: Collection[ClassRun]) -> dict[str, RowTable]:
     """Make a table of every subsystem's rows."""
-    found: dict[str, list[ClassRun]] = {}
+    results: dict[str, list[ClassRun]] = {}
     for row in rows:
-        found.setdefault(row.subsystem, []).append(row)
-    return {subsystem: RowTable(own) for subsystem, own in found.items()}
+        results.setdefault(row.subsystem, []).append(row)
+    return {subsystem: RowTable(own) for subsystem, own in results.items()}
 
 
 def _meets(condition: Condition, row: ClassRun) -> bool:

@@ -189,8 +189,10 @@ class ArrayCount:
         holds = np.zeros(len(self.roots), dtype=bool)
         for mask in set(masks):
             mine = np.array([other == mask for other in masks])
-            found = self._columns(program, question, _Asking(self.states, satisfied, mask), meter)[self.at_root[mine]]
-            holds[mine] = self._enough(program, resources, found, self.loose[mine])
+            result = self._columns(program, question, _Asking(self.states, satisfied, mask), meter)[
+                self.at_root[mine]
+            ]
+            holds[mine] = self._enough(program, resources, result, self.loose[mine])
         return holds
 
     def _shares_out(self, child: Resource) -> bool:
@@ -232,10 +234,10 @@ class ArrayCount:
         for group, below in zip(self.groups, self.below, strict=True):
             meter.check()
             group = replace(group, asking=asking)
-            found = np.zeros((len(group.kinds), program.width), dtype=np.int64)
+            numbers = np.zeros((len(group.kinds), program.width), dtype=np.int64)
             if below is not None:
-                found = np.add.reduceat(below.many * columns[below.states], below.starts, axis=0)
-            sums = [found[:, column] for column in range(program.width)]
+                numbers = np.add.reduceat(below.many * columns[below.states], below.starts, axis=0)
+            sums = [numbers[:, column] for column in range(program.width)]
             for column, values in enumerate(self._local(program, question, group, sums, meter)):
                 columns[group.first : group.last, column] = values
         return columns
@@ -253,12 +255,12 @@ class ArrayCount:
         self,
         program: CountRecurrence,
         resources: tuple[Resource, ...],
-        found: NDArray[np.int64],
+        result: NDArray[np.int64],
         loose: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         root = replace(self.groups[-1], loose=loose, within=False, asking=None)
-        columns = [found[:, column] for column in range(program.width)]
-        enough = np.ones(len(found), dtype=bool)
+        columns = [result[:, column] for column in range(program.width)]
+        enough = np.ones(len(result), dtype=bool)
         for part, resource in zip(program.tops, resources, strict=True):
             enough &= program.available(part, root, columns) >= resource.count.min
         return enough
@@ -362,16 +364,16 @@ class Catalogue(Generic[P]):
         self, known: Sequence[Division], asks_names: frozenset[str], changed: list[int]
     ) -> list[Division]:
         """Return batches without the places that have changed, and those of these and of batches of few."""
-        kept, others = [], set(changed)
+        stored, others = [], set(changed)
         as_before = np.ones(len(self.clusters), dtype=bool)
         as_before[changed] = False
         for batch, rows, places in known:
             same = as_before[places]
             if np.count_nonzero(same) > FEW_ROOTS:
-                kept.append(Division(batch, rows[same], places[same]))
+                stored.append(Division(batch, rows[same], places[same]))
             else:
                 others |= set(places[same].tolist())
-        return [*kept, *self._divide(asks_names, sorted(others))]
+        return [*stored, *self._divide(asks_names, sorted(others))]
 
     def forget(self) -> None:
         """Forget every answer."""
@@ -399,11 +401,11 @@ class Catalogue(Generic[P]):
             if not todo[places].any():
                 continue
             try:
-                found = _holds(batch, question, meter)
+                result = _holds(batch, question, meter)
             except OutOfBudgetError:
                 return answers, False
-            if found is not None:
-                answers[places] = found[rows]
+            if result is not None:
+                answers[places] = result[rows]
         return answers, True
 
     def divisions(self, asks_names: frozenset[str]) -> list[Division]:
@@ -442,6 +444,6 @@ def _holds(batch: ArrayCount, question: Query, meter: Meter) -> NDArray[np.bool_
     variants = variants_on(question.request, batch.like.pools)
     if not all(bound_is_exact(resources, batch.like, meter) for resources in variants):
         return None
-    found = [batch.holds(question, resources, meter) for resources in variants]
-    known = [holds for holds in found if holds is not None]
-    return reduce(lambda one, other: one | other, known) if len(known) == len(found) else None
+    results = [batch.holds(question, resources, meter) for resources in variants]
+    known = [holds for holds in results if holds is not None]
+    return reduce(lambda one, other: one | other, known) if len(known) == len(results) else None

@@ -136,8 +136,8 @@ class CountRecurrence:
     def types_with_needs(self) -> frozenset[str]:
         """The types of the vertices that needs are asked of."""
         parts = (part for parts in self.by_type.values() for part in parts)
-        found = {part.request.type for part in parts if part.needs}
-        return frozenset(found | {self.rooted.worker_type for slot in self.slots if slot.needs})
+        results = {part.request.type for part in parts if part.needs}
+        return frozenset(results | {self.rooted.worker_type for slot in self.slots if slot.needs})
 
     # ── one step up ──
 
@@ -182,11 +182,11 @@ class CountRecurrence:
         measured, own = quantity(at.unit)
         if at.is_leaf:
             own = self.rooted.pools[at.pool]
-        wanted, each = quantity(part.request.unit) if part.request.unit else (measured, own)
-        if wanted != measured:
+        requirement, each = quantity(part.request.unit) if part.request.unit else (measured, own)
+        if requirement != measured:
             return 0
-        given = at.amount // each
-        return self.meets(part.needs, at, columns) * (self.least(given, part.units) if whole else given)
+        units = at.amount // each
+        return self.meets(part.needs, at, columns) * (self.least(units, part.units) if whole else units)
 
     def meets(self, needs: tuple[Need, ...], at: Vertex, columns: Sequence[Number]) -> Number:
         """Whether what is attached to a vertex, above it or inside it meets all needs."""
@@ -209,10 +209,10 @@ class CountRecurrence:
         if not slot.has_place:
             return most
         met = self.meets(slot.needs, at, columns)  # a slot with needs of its own has no host: this is the root
-        found = at.loose * met * self._capacity(slot.placed, columns, out=True)
+        number = at.loose * met * self._capacity(slot.placed, columns, out=True)
         if not slot.out:
-            found = found + sums[slot.places]
-        return self.least(most, found if slot.placed else (found > 0) * PLENTY)
+            number = number + sums[slot.places]
+        return self.least(most, number if slot.placed else (number > 0) * PLENTY)
 
     def _capacity(self, placed: Sequence[CountedPart], columns: Sequence[Number], out: bool = False) -> Number:
         """How many times one place gives what slots take there; 1 where they take nothing."""

@@ -255,8 +255,8 @@ class ScalarCount:
         for state in sorted(self.kinds, key=lambda s: s.number):
             kind = self.kinds[state]
             self.meter.step(1 + len(kind.children))
-            found = self.found[state] = self.counted(kind, state, self.sums(kind, state))
-            self._offers[state] = [(column, units) for column, units in enumerate(found) if units]
+            results = self.found[state] = self.counted(kind, state, self.sums(kind, state))
+            self._offers[state] = [(column, units) for column, units in enumerate(results) if units]
 
     def _find_states(self) -> None:
         stack = [(self.rooted.kind, self.start)]

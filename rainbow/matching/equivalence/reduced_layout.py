@@ -207,9 +207,9 @@ class Reduced(Layout):
 
 def _kept(kind: SubtreeClass, reach: Callable[[SubtreeClass], int] | None) -> list[tuple[SubtreeClass, int]]:
     """The children to keep with their places, last first; all of them without `reach`."""
-    kept: list[tuple[SubtreeClass, int]] = []
+    stored: list[tuple[SubtreeClass, int]] = []
     first = 0
     for child, many in kind.runs:
-        kept.extend((child, first + n) for n in range(min(many, reach(child)) if reach else many))
+        stored.extend((child, first + n) for n in range(min(many, reach(child)) if reach else many))
         first += many
-    return kept[::-1]
+    return stored[::-1]

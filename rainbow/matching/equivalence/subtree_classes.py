@@ -332,22 +332,22 @@ def summarise(cluster: Cluster) -> tuple[int, bytes] | None:
     rows = {row.number: row for kind in kinds for row in sorted(kind.rows, key=lambda row: row.number)}
     if len(rows) > MOST_ROWS:
         return None
-    found = {
+    results = {
         "kinds": [_written(kind, at) for kind in kinds],
         "sizes": cluster.outline.sizes,
         "numbers": cluster.outline.numbers,
     }
     if cluster.site:
-        found["site"] = cluster.site.words
+        results["site"] = cluster.site.words
     if cluster.subsystems or rows:
         places = {number: place for place, number in enumerate(rows)}
-        found["hung"] = {
+        results["hung"] = {
             "subsystems": [*cluster.subsystems],
             "nameless": sorted(nameless(cluster)),
             "rows": [[row.subsystem, _plain(row.vertex)] for row in rows.values()],
             "on": [sorted(places[row.number] for row in kind.rows) for kind in kinds],
         }
-    return FORMATS["hung" in found], zlib.compress(json.dumps(found).encode(), FAST)
+    return FORMATS["hung" in results], zlib.compress(json.dumps(results).encode(), FAST)
 
 
 def _written(kind: SubtreeClass, at: dict[int, int]) -> list[Any]:
@@ -361,15 +361,15 @@ def _plain(vertex: Mapping[str, Any]) -> dict[str, Any]:
 
 def restored(content: bytes, name: str, levels: str, worker_type: str, read: Callable[[], Cluster]) -> Cluster:
     """Return a cluster from what was said of it in short; `read` gives the whole when more of it is needed."""
-    found = json.loads(zlib.decompress(content))
-    hung = found.get("hung", {"subsystems": [], "nameless": [], "rows": [], "on": [[]] * len(found["kinds"])})
-    outline = Deferred(lambda: read().outline, found["sizes"], found["numbers"])
+    results = json.loads(zlib.decompress(content))
+    hung = results.get("hung", {"subsystems": [], "nameless": [], "rows": [], "on": [[]] * len(results["kinds"])})
+    outline = Deferred(lambda: read().outline, results["sizes"], results["numbers"])
     subsystems = DeferredSubsystems(lambda: read().subsystems, hung["subsystems"])
-    site = read_site(found.get("site"), "")
+    site = read_site(results.get("site"), "")
     cluster = Cluster(name, outline, levels, worker_type, subsystems=subsystems, site=site)
     rows = [row_of(of, {**vertex, "properties": frozenset(vertex["properties"])}) for of, vertex in hung["rows"]]
     made: list[SubtreeClass] = []
-    for (type_, size, unit, properties, runs), on in zip(found["kinds"], hung["on"], strict=True):
+    for (type_, size, unit, properties, runs), on in zip(results["kinds"], hung["on"], strict=True):
         below = tuple((made[place], many) for place, many in runs)
         hang = frozenset(rows[place] for place in on)
         made.append(kind_of(type_, size, unit, frozenset(properties), hang, below))

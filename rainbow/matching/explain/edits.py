@@ -128,16 +128,18 @@ def _of_site(request: Request, cluster: Cluster | None) -> Iterator[Edit]:
     """Yield what a request may say otherwise of the site: another queue, fewer licenses, any cluster."""
     site = cluster.site if cluster else None
     queues = (site.queues if site else None) or {}
-    asked = request.queues or ((site.default,) if site and site.default else ())
-    for name in [name for name in queues if name not in asked][:MOST_QUEUES]:
+    query = request.queues or ((site.default,) if site and site.default else ())
+    for name in [name for name in queues if name not in query][:MOST_QUEUES]:
         yield Edit(Kind.SITE, of=f"queue {name}", word="queue", names=(name,))
     if request.queues and not queues:
         yield Edit(Kind.SITE, of=f"without queue {', '.join(request.queues)}", word="queue")
     for name, count in request.licenses.items():
         there = ((site.licenses if site else None) or {}).get(name)
         if there is not None and 0 < there.count < count:
-            left = there.count
-            yield Edit(Kind.SITE, of=f"license {name} ≤ {left}", word=f"license {name}", asked=count, count=left)
+            remaining = there.count
+            yield Edit(
+                Kind.SITE, of=f"license {name} ≤ {remaining}", word=f"license {name}", asked=count, count=remaining
+            )
         else:
             yield Edit(Kind.SITE, of=f"without license {name}", word=f"license {name}", asked=count, count=0)
     for word in ("account", "qos", "reservation"):
@@ -205,8 +207,8 @@ def question(need: Need, condition: Condition) -> str:
     """Name a condition by its matcher, its subsystem and its field: "range on spack.version"."""
     matcher = "match" if condition.matcher == "flat" else condition.matcher
     field = condition.options.get("field", "")
-    told = field if f"{field}.".startswith(f"{need.subsystem}.") else f"{need.subsystem}.{field}"
-    return f"{matcher} on {told.rstrip('.')}"
+    text = field if f"{field}.".startswith(f"{need.subsystem}.") else f"{need.subsystem}.{field}"
+    return f"{matcher} on {text.rstrip('.')}"
 
 
 def _of_constraint(constraint: Constraint | None) -> Iterator[Edit]:
@@ -275,16 +277,16 @@ def _otherwise(request: Request, edit: Edit) -> Request:
     if edit.word == "reservation":
         return replace(request, reservation="")
     name = edit.word.removeprefix("license ")
-    kept = {one: count for one, count in request.licenses.items() if one != name}
-    return replace(request, licenses={**kept, name: edit.count} if edit.count else kept)
+    stored = {one: count for one, count in request.licenses.items() if one != name}
+    return replace(request, licenses={**stored, name: edit.count} if edit.count else stored)
 
 
 def _among(siblings: tuple[Resource, ...], path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
-    found = (_resource(resource, (*path, place), edits) for place, resource in enumerate(siblings))
-    kept = tuple(resource for resources in found for resource in resources)
-    if siblings and not kept:  # without children it would ask for the whole vertex: for more, not for less
+    results = (_resource(resource, (*path, place), edits) for place, resource in enumerate(siblings))
+    stored = tuple(resource for resources in results for resource in resources)
+    if siblings and not stored:  # without children it would ask for the whole vertex: for more, not for less
         raise NothingLeftError
-    return kept
+    return stored
 
 
 def _resource(resource: Resource, path: Path, edits: dict[Path, list[Edit]]) -> tuple[Resource, ...]:
@@ -319,8 +321,8 @@ def _without(constraint: Constraint | None, removed: Sequence[Constraint]) -> Co
     if constraint is None or constraint in removed:
         return None
     if constraint.operator == "and":
-        kept = tuple(part for operand in constraint.operands if (part := _without(operand, removed)))
-        return replace(constraint, operands=kept) if kept else None
+        stored = tuple(part for operand in constraint.operands if (part := _without(operand, removed)))
+        return replace(constraint, operands=stored) if stored else None
     if constraint.operator == "properties":
         gone = {value for part in removed if part.operator == "properties" for value in part.values[:1]}
         values = tuple(v for v in constraint.values if v not in gone or len(constraint.values) == 1)

@@ -194,8 +194,8 @@ def _reason(verdict: Verdict) -> dict[str, Any]:
     if reason is None:
         return {"reason": "unknown"}
     facts = {"wanted": reason.wanted, "found": reason.found, "subject": reason.subject, **reason.facts}
-    given = {key: value for key, value in facts.items() if value not in (None, "")}
-    return {"reason": str(reason.why), "text": reason.text, **given}
+    options = {key: value for key, value in facts.items() if value not in (None, "")}
+    return {"reason": str(reason.why), "text": reason.text, **options}
 
 
 def shown_explained(
@@ -206,8 +206,8 @@ def shown_explained(
     budget: Budget = STEPS,
 ) -> dict[str, Any]:
     """Write verdicts with an `explanation` each (report.py)."""
-    found = explanations(request, clusters, verdicts, backend, budget)
+    result = explanations(request, clusters, verdicts, backend, budget)
     answer = verdict_to_json(request, verdicts)
     for one in [*answer["candidates"], *answer["refusals"], *answer["undecided"]]:
-        one["explanation"] = found[one["cluster"]]
+        one["explanation"] = result[one["cluster"]]
     return answer

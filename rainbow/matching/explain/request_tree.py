@@ -142,12 +142,12 @@ def sought_in_time(
 
 def _alternatives(view: _View, variants: Sequence[tuple[Resource, ...]]) -> tuple[tuple[RequestNode, ...], bool]:
     """Look for each of a request's alternatives: one node for each, with its requests below."""
-    found = [view.forest(forest) for forest in variants]
+    results = [view.forest(forest) for forest in variants]
     nodes = (
         RequestNode(f"{ALTERNATIVE} {k}", ALTERNATIVE, 1, 1, "", offered=None, children=trees)
-        for k, (trees, _) in enumerate(found, 1)
+        for k, (trees, _) in enumerate(results, 1)
     )
-    return tuple(nodes), all(is_whole for _, is_whole in found)
+    return tuple(nodes), all(is_whole for _, is_whole in results)
 
 
 def _any_short(trees: Sequence[RequestNode]) -> bool:
@@ -204,7 +204,7 @@ class _View:
         """Look for one request below vertices of type `above` (None: anywhere), and for all below it."""
         times *= resource.count.min
         below = above if resource.is_slot else resource.type
-        found = RequestNode(
+        node = RequestNode(
             called(resource),
             resource.type,
             resource.count.min,
@@ -218,8 +218,8 @@ class _View:
         if not resource.is_slot:
             where = tuple(self._where(resource, above, in_slot and self._is_placed(resource, above)))
             offered = sum(w.amount * w.places for w in where)
-            found = replace(found, offered=offered, where=where, levels=self._levels(resource))
-        return replace(found, short=_is_short(found))
+            node = replace(node, offered=offered, where=where, levels=self._levels(resource))
+        return replace(node, short=_is_short(node))
 
     def _is_placed(self, resource: Resource, above: str | None) -> bool:
         """Return whether a slot takes a type from one worker: it does unless it stands inside one."""
@@ -266,8 +266,8 @@ class _View:
 
     def _units(self, resource: Resource, i: int) -> int:
         measured, factor = quantity(self.layout.units[i])
-        wanted, each = quantity(resource.unit) if resource.unit else (measured, factor)
-        return self.layout.amount(i) // each if wanted == measured else 0
+        requirement, each = quantity(resource.unit) if resource.unit else (measured, factor)
+        return self.layout.amount(i) // each if requirement == measured else 0
 
     def _meeting(self, resource: Resource, above: str | None) -> int:
         """Count the vertices that have what is needed: a slot's needs belong to where it stands."""
@@ -283,7 +283,7 @@ class _View:
         return self.layout.worker[i] not in self.barred and needs_met(needs, self.layout, i)
 
 
-def _is_short(found: RequestNode) -> bool:
-    most = max((where.amount for where in found.where), default=0)
-    too_little = found.offered is not None and (most < found.wanted or found.offered < found.in_all)
-    return too_little or found.meeting == 0
+def _is_short(node: RequestNode) -> bool:
+    most = max((where.amount for where in node.where), default=0)
+    too_little = node.offered is not None and (most < node.wanted or node.offered < node.in_all)
+    return too_little or node.meeting == 0

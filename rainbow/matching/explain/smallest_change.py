@@ -62,9 +62,9 @@ class Probes:
     """Asks the backend about edited requests, as often and as long as it may; afterwards every answer is no."""
 
     def __init__(
-        self, cluster: Cluster, request: Request, backend: Backend, left: int = PROBES, meter: Meter = FREE
+        self, cluster: Cluster, request: Request, backend: Backend, remaining: int = PROBES, meter: Meter = FREE
     ) -> None:
-        self.cluster, self.request, self.backend, self.left, self.meter = cluster, request, backend, left, meter
+        self.cluster, self.request, self.backend, self.left, self.meter = cluster, request, backend, remaining, meter
 
     def ask(self, edits: Sequence[Edit]) -> Verdict | None:
         """Return the verdict on the request with these edits made; None if it is empty, or no probes are left."""
@@ -147,9 +147,9 @@ def smallest_change(
     edits = sorted(edits_of(request, cluster), key=lambda edit: _order(edit, verdict.reason, cluster))
     edits = edits[: probes // cost(request)]  # each must be probed at least once
     mild = [edit for edit in edits if edit.kind in MILD]
-    found = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
-    changed = edited(request, found) if found else None
-    return RequestEdit(tuple(sorted(found, key=_in_words)), changed) if found and changed else None
+    result = _smallest(trial, mild) or (_smallest(trial, edits) if len(mild) < len(edits) else None)
+    changed = edited(request, result) if result else None
+    return RequestEdit(tuple(sorted(result, key=_in_words)), changed) if result and changed else None
 
 
 def _in_words(edit: Edit) -> bool:
@@ -205,9 +205,9 @@ def _searched(trial: Probes, needed: Edits, edits: Sequence[Edit]) -> Edits | No
         verdict = trial.ask(chosen)
         if verdict is not None and verdict.matched:
             raised = trial.raised(tuple(_without_idle(trial, chosen)))
-            found = (_rank(raised, tuple(range(len(raised))), 0)[1:], sum((e.lost for e in raised), Fraction(0)))
-            if best is None or found < best[:2]:
-                best = (*found, raised)
+            results = (_rank(raised, tuple(range(len(raised))), 0)[1:], sum((e.lost for e in raised), Fraction(0)))
+            if best is None or results < best[:2]:
+                best = (*results, raised)
         elif verdict is not None and len(places) < MOST_EDITS:
             for more, is_about in _next(places, verdict.reason, about):
                 if more not in seen:

@@ -63,14 +63,14 @@ class TraversalState:
     full: set[int] = field(default_factory=set)
     touched: set[int] = field(default_factory=set)
 
-    def take(self, found: tuple[TraversalResult, ...], layout: Layout) -> None:
+    def take(self, results: tuple[TraversalResult, ...], layout: Layout) -> None:
         """Charge one copy; what it shares is touched too, with all that contains it."""
-        stack = list(found)
+        stack = list(results)
         while stack:
             hit = stack.pop()
             self.touch(hit.position, layout)
             stack.extend(hit.below)
-        self.full.update(i for i, _ in exclusive(found))
+        self.full.update(i for i, _ in exclusive(results))
 
     def fill(self, i: int, layout: Layout) -> None:
         """Take one vertex exclusively."""
@@ -85,13 +85,13 @@ class TraversalState:
             self.touched.add(at)
 
 
-def exclusive(found: tuple[TraversalResult, ...]) -> Iterator[tuple[int, tuple[int, str]]]:
+def exclusive(results: tuple[TraversalResult, ...]) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield the positions taken exclusively, containers first, with the slot each is in: (number, label).
 
     Slots are numbered from 1; (0, "") is outside of all.
     """
     slots = 0
-    stack = [(hit, (0, "")) for hit in reversed(found)]
+    stack = [(hit, (0, "")) for hit in reversed(results)]
     while stack:
         hit, slot = stack.pop()
         if hit.request.is_slot:
@@ -121,14 +121,14 @@ class Traversal:
 
     def find(self, resources: tuple[Resource, ...]) -> tuple[TraversalResult, ...] | None:
         """Choose the vertices of one copy, None if there is none."""
-        found: list[list[TraversalResult]] = [[] for _ in resources]
+        results: list[list[TraversalResult]] = [[] for _ in resources]
         i = 0
-        while i < len(self.layout.types) and not _enough(resources, found, 1):
-            inside = self._above(i, resources, found)
+        while i < len(self.layout.types) and not _enough(resources, results, 1):
+            inside = self._above(i, resources, results)
             i = i + 1 if inside else self.layout.last[i]
-        return self._chosen(resources, found, 0)
+        return self._chosen(resources, results, 0)
 
-    def _above(self, i: int, resources: tuple[Resource, ...], found: list[list[TraversalResult]]) -> bool:
+    def _above(self, i: int, resources: tuple[Resource, ...], results: list[list[TraversalResult]]) -> bool:
         """Look at one vertex above which nothing matched; return whether to look inside it."""
         self.meter.step(len(resources))
         fitting = [k for k, r in enumerate(resources) if r.is_slot or r.type == self.layout.types[i]]
@@ -137,10 +137,10 @@ class Traversal:
         for k in fitting:
             r = resources[k]
             if r.is_slot and self._holds_types(r, i):
-                found[k].extend(self._slots(r, i))
+                results[k].extend(self._slots(r, i))
                 return False  # 2.6: below the highest level that has the types nothing is looked at
             if not r.is_slot:
-                found[k].extend(self._stand(r, i, False))
+                results[k].extend(self._stand(r, i, False))
                 return False
         return True
 
@@ -212,11 +212,11 @@ class Traversal:
         children = self._with_needs(slot)
         if children is slot.children and not self._meets(slot.needs, i):
             return
-        found = self._below(i, children, True, slot.count.max)
+        results = self._below(i, children, True, slot.count.max)
         # 2, "Ranges in slots": the count is fixed over all units below, before the first slot is cut
-        counts = [largest(child.count, _units(hits)) for child, hits in zip(children, found, strict=True)]
-        rest = [iter(hits) for hits in found]
-        self._note(children, counts, found, i)
+        counts = [largest(child.count, _units(hits)) for child, hits in zip(children, results, strict=True)]
+        rest = [iter(hits) for hits in results]
+        self._note(children, counts, results, i)
         while all(counts):
             parts = [_pack(hits, count) for hits, count in zip(rest, counts, strict=True)]
             if not all(parts):
@@ -232,10 +232,10 @@ class Traversal:
         )
 
     def _chosen(
-        self, requests: tuple[Resource, ...], found: list[list[TraversalResult]], i: int
+        self, requests: tuple[Resource, ...], results: list[list[TraversalResult]], i: int
     ) -> tuple[TraversalResult, ...] | None:
         """Choose for every request; None if one of them is left without."""
-        chosen = [self._choose(r, hits, i) for r, hits in zip(requests, found, strict=True)]
+        chosen = [self._choose(r, hits, i) for r, hits in zip(requests, results, strict=True)]
         return tuple(hit for hits in chosen for hit in hits) if all(chosen) else None
 
     def _choose(self, r: Resource, hits: list[TraversalResult], i: int) -> tuple[TraversalResult, ...]:
@@ -244,10 +244,10 @@ class Traversal:
         return _pack(iter(hits), count)
 
     def _note(
-        self, requests: tuple[Resource, ...], counts: list[int], found: list[list[TraversalResult]], i: int
+        self, requests: tuple[Resource, ...], counts: list[int], results: list[list[TraversalResult]], i: int
     ) -> None:
         """Keep the nearest miss."""
-        for r, count, hits in zip(requests, counts, found, strict=True):
+        for r, count, hits in zip(requests, counts, results, strict=True):
             short = Shortage(r, i, _units(hits))
             if not count and (self.shortest is None or short.nearness > self.shortest.nearness):
                 self.shortest = short
@@ -304,10 +304,11 @@ def _units(hits: list[TraversalResult]) -> int:
     return sum(hit.units for hit in hits)
 
 
-def _enough(requests: tuple[Resource, ...], found: list[list[TraversalResult]], times: int | None) -> bool:
+def _enough(requests: tuple[Resource, ...], results: list[list[TraversalResult]], times: int | None) -> bool:
     """Return whether more vertices could change nothing: each gives a unit at least, and max is all that is taken."""
     if times is None:
         return False
     return all(
-        r.count.max is not None and len(hits) >= r.count.max * times for r, hits in zip(requests, found, strict=True)
+        r.count.max is not None and len(hits) >= r.count.max * times
+        for r, hits in zip(requests, results, strict=True)
     )

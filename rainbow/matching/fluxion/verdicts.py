@@ -40,14 +40,14 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
     try:
         for resources in request.variants:
             traversal = Traversal(laid_out, request.constraint, TraversalState(), meter.timed)
-            if found := find(traversal, resources):
-                counted = partial(_answer, request, resources, found, traversal, later)
-                return Verdict(cluster.name, True, later=counted, take_later=partial(take_of, found, laid_out))
+            if results := find(traversal, resources):
+                counted = partial(_answer, request, resources, results, traversal, later)
+                return Verdict(cluster.name, True, later=counted, take_later=partial(take_of, results, laid_out))
     except OutOfBudgetError:
         return Verdict(cluster.name, None, reason=undecided())
     try:
-        told = request.variants[:MOST_ALTERNATIVES]
-        reasons = [refusal(request, resources, laid_out, later().timed) for resources in told]
+        answer = request.variants[:MOST_ALTERNATIVES]
+        reasons = [refusal(request, resources, laid_out, later().timed) for resources in answer]
         return Verdict(cluster.name, False, reason=of_variants(reasons))
     except OutOfBudgetError:
         return Verdict(cluster.name, False, reason=unexplained())
@@ -56,15 +56,15 @@ def match(request: Request, cluster: Cluster, meter: Meter, later: Callable[[], 
 def _answer(
     request: Request,
     resources: tuple[Resource, ...],
-    found: tuple[TraversalResult, ...],
+    results: tuple[TraversalResult, ...],
     first: Traversal,
     later: Callable[[], Meter],
 ) -> Answer:
     """Say what one copy takes, and count how many there are, beginning with the one that was found."""
     traversal = Traversal(first.layout, request.constraint, TraversalState(), later())
     traversal.visits = first.visits
-    fits, exact = _copies(traversal, resources, found)
-    take = take_of(found, first.layout)
+    fits, exact = _copies(traversal, resources, results)
+    take = take_of(results, first.layout)
     return Answer(fits, exact, totals_of(take, first.worker_type), take)
 
 
@@ -76,39 +76,39 @@ def take(request: Request, cluster: Cluster, workers: Collection[str]) -> Take |
         if laid_out.worker_names[i] not in workers:
             held.fill(i, laid_out)
     for resources in request.variants:
-        found = find(Traversal(laid_out, request.constraint, held), resources)
-        if found:
-            return take_of(found, laid_out)
+        results = find(Traversal(laid_out, request.constraint, held), resources)
+        if results:
+            return take_of(results, laid_out)
     return None
 
 
 def find(traversal: Traversal, resources: tuple[Resource, ...]) -> tuple[TraversalResult, ...]:
     """Choose one copy; nothing also where it would take nothing: Fluxion lets such a job wait forever (3)."""
-    found = traversal.find(resources) or ()
-    return found if any(True for _ in exclusive(found)) else ()
+    results = traversal.find(resources) or ()
+    return results if any(True for _ in exclusive(results)) else ()
 
 
 def _copies(
-    traversal: Traversal, resources: tuple[Resource, ...], found: tuple[TraversalResult, ...]
+    traversal: Traversal, resources: tuple[Resource, ...], results: tuple[TraversalResult, ...]
 ) -> tuple[int, bool]:
     """Count successive takes, the one found first; return whether counting came to its end."""
     copies = 0
-    while found:
+    while results:
         if copies == MOST_COPIES or (copies and traversal.visits > MOST_VISITS):
             return copies, False
-        traversal.held.take(found, traversal.layout)
+        traversal.held.take(results, traversal.layout)
         copies += 1
         try:
-            found = find(traversal, resources)
+            results = find(traversal, resources)
         except OutOfBudgetError:
             return copies, False
     return copies, True
 
 
-def take_of(found: tuple[TraversalResult, ...], laid_out: Layout) -> Take:
+def take_of(results: tuple[TraversalResult, ...], laid_out: Layout) -> Take:
     """Say what one copy holds: exclusive vertices with all inside, each vertex by the innermost slot it is in."""
     owners: dict[int, tuple[int, str]] = {}
-    for i, slot in exclusive(found):
+    for i, slot in exclusive(results):
         if owners.get(i) != slot:
             owners.update(dict.fromkeys(range(i, laid_out.last[i]), slot))
     placed: dict[tuple[int, str], dict[str, dict[str, int]]] = {}
@@ -166,29 +166,31 @@ def _crowded(host: str, siblings: Siblings) -> Iterator[Reason]:
 def _levels(host: str, siblings: Siblings, layout: Layout) -> Iterator[Reason]:
     """Find what is nowhere directly below the vertex it is asked for; `host` "" is any vertex."""
     for r in siblings:
-        wanted = tuple(dict.fromkeys(child.type for child in r.children)) if r.is_slot else (r.type,)
-        if (host or r.is_slot) and not _directly_below(host, wanted, layout):
-            yield _unnamed(host, wanted, layout)
+        requirements = tuple(dict.fromkeys(child.type for child in r.children)) if r.is_slot else (r.type,)
+        if (host or r.is_slot) and not _directly_below(host, requirements, layout):
+            yield _unnamed(host, requirements, layout)
         yield from _levels(host if r.is_slot else r.type, r.children, layout)
 
 
-def _directly_below(host: str, wanted: tuple[str, ...], layout: Layout) -> bool:
+def _directly_below(host: str, requirements: tuple[str, ...], layout: Layout) -> bool:
     types: dict[int, set[str]] = {}
-    for kind in wanted:
+    for kind in requirements:
         for i in layout.by_type.get(kind, []):
             types.setdefault(layout.parents[i], set()).add(kind)
     hosts = [i for i in types if i >= 0 and host in ("", layout.types[i])]
-    return any(len(types[i]) == len(wanted) for i in hosts)
+    return any(len(types[i]) == len(requirements) for i in hosts)
 
 
-def _unnamed(host: str, wanted: tuple[str, ...], layout: Layout) -> Reason:
-    between = next((path for kind in wanted for path in _between(host, kind, layout)), None)
+def _unnamed(host: str, requirements: tuple[str, ...], layout: Layout) -> Reason:
+    between = next((path for kind in requirements for path in _between(host, kind, layout)), None)
     if between:
-        text = f"under strict levels a level between {host} and {wanted[-1]} must be named: {' > '.join(between)}"
+        text = (
+            f"under strict levels a level between {host} and {requirements[-1]} must be named: {' > '.join(between)}"
+        )
     else:
-        asked = " and ".join(wanted) or "what a slot holds, which is nothing,"
-        text = f"under strict levels some {host or 'vertex'} must have {asked} directly below it"
-    return Reason(Why.VERTEX_TOO_SMALL, text, wanted[-1] if wanted else "slot", 1, 0)
+        query = " and ".join(requirements) or "what a slot holds, which is nothing,"
+        text = f"under strict levels some {host or 'vertex'} must have {query} directly below it"
+    return Reason(Why.VERTEX_TOO_SMALL, text, requirements[-1] if requirements else "slot", 1, 0)
 
 
 def _between(host: str, kind: str, layout: Layout) -> Iterator[list[str]]:
@@ -226,17 +228,17 @@ def _without_needs(r: Resource) -> Resource:
 def _nearest(request: Request, resources: Siblings, layout: Layout, meter: Meter) -> Reason:
     """Name the request that came closest; with none that is short, the job would hold nothing."""
     traversal = Traversal(layout, request.constraint, TraversalState(), meter)
-    found, short = traversal.find(resources), traversal.shortest
-    if found or short is None:
+    results, short = traversal.find(resources), traversal.shortest
+    if results or short is None:
         text = "under strict levels only slots and exclusive resources take anything; there are none"
         return Reason(Why.VERTEX_TOO_SMALL, text, resources[0].type)
-    name, place, wanted = (
+    name, place, requirement = (
         short.request.label or short.request.type,
         layout.types[short.position],
         short.request.count.min,
     )
     text = (
         f"under strict levels whole vertices are taken, the lowest first and the largest count of a range: "
-        f"so the most {name} in one {place} is {short.units}, {wanted} wanted"
+        f"so the most {name} in one {place} is {short.units}, {requirement} wanted"
     )
-    return Reason(Why.VERTEX_TOO_SMALL, text, name, wanted, short.units, {"in": place})
+    return Reason(Why.VERTEX_TOO_SMALL, text, name, requirement, short.units, {"in": place})

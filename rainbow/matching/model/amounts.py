@@ -14,8 +14,8 @@ def threads_of(metadata: Mapping[str, Any]) -> int:
     >>> threads_of({"threads": 2}), threads_of({"threads": "many"})
     (2, 1)
     """
-    found = metadata.get("threads")
-    return found if isinstance(found, int) and found > 0 else 1
+    result = metadata.get("threads")
+    return result if isinstance(result, int) and result > 0 else 1
 
 
 class Amounts:

@@ -45,13 +45,13 @@ def _converted(r: Resource, pools: Pools, places: Iterator[int]) -> Resource:
     if r.is_slot or r.children:
         return replace(r, place=place, children=tuple(_converted(child, pools, places) for child in r.children))
     of_type = pools.by_type.get(r.type, [])
-    asked, factor = quantity(r.unit)
+    request, factor = quantity(r.unit)
     if not r.unit and len(of_type) == 1:
-        (_, asked), factor = of_type[0]
-    elif not any(pool[1] == asked for pool, _ in of_type):
+        (_, request), factor = of_type[0]
+    elif not any(pool[1] == request for pool, _ in of_type):
         return replace(r, place=place)
     if factor == 1:
         return replace(r, place=place)
     most = None if r.count.max is None else r.count.max * factor
     counted = replace(r.count, min=r.count.min * factor, max=most)
-    return replace(r, place=place, count=counted, unit=base_unit(asked), scale=factor)
+    return replace(r, place=place, count=counted, unit=base_unit(request), scale=factor)

@@ -107,11 +107,11 @@ class Meter:
 
     def divided(self, many: int) -> Iterator[Meter]:
         """Yield a meter for each of so many questions; those to come share what one did not use."""
-        for left in range(many, 0, -1):
-            part = Meter(self._clock, (self._end - self._clock()) / left, self.left / left)
-            given = part.left
+        for remaining in range(many, 0, -1):
+            part = Meter(self._clock, (self._end - self._clock()) / remaining, self.left / remaining)
+            steps = part.left
             yield part
-            self.left -= given - max(0.0, part.left) if given < inf else 0
+            self.left -= steps - max(0.0, part.left) if steps < inf else 0
 
 
 FREE = Meter()  # for what ends by itself
@@ -147,8 +147,8 @@ class Budget:
         result: dict[int, Verdict] = {}
         unanswered = list(places)
         while unanswered:
-            left, many = max(0.0, begun + self.query - self.clock()), len(unanswered)
-            share = min(seconds, left / many), min(most, steps // many)
+            remaining, many = max(0.0, begun + self.query - self.clock()), len(unanswered)
+            share = min(seconds, remaining / many), min(most, steps // many)
             if not result:
                 share = max(LEAST, share[0]), max(PERIOD, share[1])
             elif share[0] < WORTH * last[0] or share[1] < WORTH * last[1]:

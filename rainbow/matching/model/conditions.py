@@ -53,8 +53,8 @@ class Rule:
         if self.operator == "properties":
             return next((frozenset({("", p)}) for p in self.properties if not p.startswith("^")), None)
         if self.operator == "and":
-            found = [clues for operand in self.operands if (clues := operand.clues()) is not None]
-            return min(found, key=len, default=None)
+            results = [clues for operand in self.operands if (clues := operand.clues()) is not None]
+            return min(results, key=len, default=None)
         if self.operator not in ("hostlist", "ranks"):
             return None
         field = "name" if self.operator == "hostlist" else "rank"

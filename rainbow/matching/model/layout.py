@@ -42,9 +42,9 @@ def pools_of(request: Resource, pools: Pools) -> Iterator[tuple[Pool, int]]:
 
     A unit asked for must be of the pool's quantity; without one, amounts are in the vertices' own unit.
     """
-    wanted, factor = quantity(request.unit)
+    requirement, factor = quantity(request.unit)
     for pool, largest in pools.by_type.get(request.type, ()):
-        if not request.unit or pool[1] == wanted:
+        if not request.unit or pool[1] == requirement:
             yield pool, factor if request.unit else largest
 
 
@@ -149,12 +149,12 @@ class Layout:
     def inside(self) -> dict[str, frozenset[str]]:
         """The types that lie in vertices of a type."""
         below: list[set[str]] = [set() for _ in self.types]
-        found: dict[str, set[str]] = {}
+        results: dict[str, set[str]] = {}
         for i in range(len(below) - 1, 0, -1):
             below[self.parents[i]] |= {self.types[i]} | below[i]
-            found.setdefault(self.types[i], set()).update(below[i])
-        found.setdefault(self.types[0], set()).update(below[0])
-        return {kind: frozenset(types) for kind, types in found.items()}
+            results.setdefault(self.types[i], set()).update(below[i])
+        results.setdefault(self.types[0], set()).update(below[0])
+        return {kind: frozenset(types) for kind, types in results.items()}
 
     @cached_property
     def nested(self) -> frozenset[str]:
@@ -171,10 +171,10 @@ class Layout:
 
     @cached_property
     def _sizes(self) -> dict[str, frozenset[tuple[int, str, bool]]]:
-        found: dict[str, set[tuple[int, str, bool]]] = {}
+        results: dict[str, set[tuple[int, str, bool]]] = {}
         for i, kind in enumerate(self.types):
-            found.setdefault(kind, set()).add((self.sizes[i], self.units[i], self.is_leaf(i)))
-        return {kind: frozenset(sizes) for kind, sizes in found.items()}
+            results.setdefault(kind, set()).add((self.sizes[i], self.units[i], self.is_leaf(i)))
+        return {kind: frozenset(sizes) for kind, sizes in results.items()}
 
     def total(self, kind: str, unit: str) -> int | None:
         """The total of a type in `unit`; None where some vertex's unit cannot be compared."""
@@ -330,8 +330,8 @@ class ClusterLayout(Layout):
     def _own(self) -> dict[int, Mapping[str, Any]]:
         """The vertices that say something of themselves that a request may ask for."""
         fields = self.cluster.graph.nodes
-        told = ((i, fields[vertex]) for i, vertex in enumerate(self.vertices))
-        return {i: one for i, one in told if any(one["metadata"].get(key) is not None for key in OWN_FIELDS)}
+        answers = ((i, fields[vertex]) for i, vertex in enumerate(self.vertices))
+        return {i: one for i, one in answers if any(one["metadata"].get(key) is not None for key in OWN_FIELDS)}
 
     def _rows_of_own(self, i: int) -> Iterator[Mapping[str, Any]]:
         yield from (self._own[above] for above in self.up(i) if above in self._own)

@@ -121,11 +121,11 @@ class Capacity:
             for part, _ in chosen
         ]
         for models in product(*choices):
-            left = {(part.type, model): n for part, _ in chosen for model, n in self.models(part.type).items()}
+            remaining = {(part.type, model): n for part, _ in chosen for model, n in self.models(part.type).items()}
             for (part, units), model in zip(chosen, models, strict=True):
                 if model or part.same:
-                    left[part.type, model] = left.get((part.type, model), 0) - units
-            if all(n >= 0 for n in left.values()):
+                    remaining[part.type, model] = remaining.get((part.type, model), 0) - units
+            if all(n >= 0 for n in remaining.values()):
                 yield models
 
     def points(self, most: Point) -> list[Point]:

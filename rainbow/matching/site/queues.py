@@ -38,7 +38,7 @@ def admissions(request: Request, site: Site | None, worker_type: str) -> list[Ad
             return Reason(Why.QUEUE_UNMET, f"the cluster has no queue {name:.60}; {known}", "queue")
     if not request.queues and site.default not in site.queues:
         return [Admission(None)]
-    found: list[Admission] = []
+    results: list[Admission] = []
     refusals: list[Reason] = []
     for name in request.queues or (site.default,):
         queue = site.queues[name]
@@ -46,8 +46,8 @@ def admissions(request: Request, site: Site | None, worker_type: str) -> list[Ad
             refusals.append(Reason(Why.QUEUE_UNMET, refusal, "queue", facts={"queue": name}))
         else:
             requires = queue.requires if request.queues else (IN_DEFAULT,)
-            found.append(Admission(queue, requires, tuple(_unknown_access(request, queue))))
-    return found or refusals[0]
+            results.append(Admission(queue, requires, tuple(_unknown_access(request, queue))))
+    return results or refusals[0]
 
 
 def called(queue: Queue, site: Site) -> str:
@@ -95,16 +95,16 @@ def _unknown_access(request: Request, queue: Queue) -> Iterator[str]:
 
 def _nodes(request: Request, worker_type: str) -> tuple[int, int | None] | None:
     """Return the least and the most nodes that a request names, None if it names none."""
-    found = [
+    results = [
         part.count
         for tree in request.resources
         for part in (tree, *(tree.children if tree.is_slot else ()))
         if part.type == worker_type
     ]
-    if not found:
+    if not results:
         return None
-    most = [count.max for count in found]
-    return sum(count.min for count in found), None if None in most else sum(n for n in most if n)
+    most = [count.max for count in results]
+    return sum(count.min for count in results), None if None in most else sum(n for n in most if n)
 
 
 def _least(trees: Sequence[Resource], kind: str, each: int = 1) -> int:
@@ -119,9 +119,9 @@ def _least(trees: Sequence[Resource], kind: str, each: int = 1) -> int:
 
 def _memory(request: Request) -> int:
     """Return the bytes of memory that one node must have at least: beside its slots, or in one of them."""
-    found = [0]
+    results = [0]
     for tree in request.resources:
         for part in tree.walk():
             below = [child for child in part.children if child.type == "memory"]
-            found += [child.count.min * quantity(child.unit)[1] for child in below]
-    return max(found)
+            results += [child.count.min * quantity(child.unit)[1] for child in below]
+    return max(results)

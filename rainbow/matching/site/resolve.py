@@ -89,15 +89,15 @@ def resolve(request: Request, cluster: Cluster, *, own_queues: bool = False) -> 
         request = replace(request, queues=tuple(name for name in request.queues if name in listed))
     if refusal := _refusal(request, cluster):
         return (Way(None, reason=refusal),)
-    found = admissions(request, site, cluster.worker_type)
-    if isinstance(found, Reason):
-        return (Way(None, reason=found),)
+    results = admissions(request, site, cluster.worker_type)
+    if isinstance(results, Reason):
+        return (Way(None, reason=results),)
     rooted = cluster_class_of(cluster, root_of(cluster))
     if refusal := _of_models(request, rooted):
         return (Way(None, reason=refusal),)
     request, unknown = _with_known(request, rooted, site)
     unknown = (*unknown, *_unknown(request, site))
-    ways = [_way(one, admission, unknown, cluster, rooted) for admission in found for one in _of_same(request)]
+    ways = [_way(one, admission, unknown, cluster, rooted) for admission in results for one in _of_same(request)]
     return tuple(ways[:MOST_WAYS])
 
 
@@ -159,8 +159,8 @@ def _too_few(
             text = f"0 of {some(passing, cluster.worker_type)} have {words}"
             return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], part.type, part.count.min, 0)
     limit = f" ({most} at most for a job)" if most is not None else ""
-    asked = ", ".join(words for words, _ in parts) + " together" * (len(parts) > 1)
-    text = f"{among}{limit} cannot give {asked} as often as requested"
+    query = ", ".join(words for words, _ in parts) + " together" * (len(parts) > 1)
+    text = f"{among}{limit} cannot give {query} as often as requested"
     return Reason(Why.VERTEX_TOO_SMALL, text[:LONGEST], cluster.worker_type, None, passing)
 
 
@@ -220,16 +220,16 @@ def _eligible(constraint: Constraint | None, cluster: Cluster, rooted: ClusterCl
     rule = Rule(constraint) if constraint else None
     workers = {kind: many for kind, many in rooted.many.items() if rooted.is_worker(kind)}
     if rule is None:
-        found = workers
+        results = workers
     elif not rule.named:
-        found = {kind: many for kind, many in workers.items() if rule.passes(kind.facts)}
+        results = {kind: many for kind, many in workers.items() if rule.passes(kind.facts)}
     else:
         kinds, names = classify(cluster)[0], names_in(cluster)
-        found = {}
+        results = {}
         for (entry, _), facts in names.facts.items():
             if rule.passes(facts):
-                found[kinds[entry]] = found.get(kinds[entry], 0) + 1
-    return dict(sorted(found.items(), key=lambda item: item[0].number))
+                results[kinds[entry]] = results.get(kinds[entry], 0) + 1
+    return dict(sorted(results.items(), key=lambda item: item[0].number))
 
 
 # ── what a site lists ──
@@ -345,9 +345,9 @@ def _known_facts(constraint: Constraint, rooted: ClusterClass, unknown: dict[str
         for text in part.values:
             fact = text.rpartition("=")[0]
             types = [name for name in fact.split("/") if name not in ("cpu", "threads")]
-            told = all(name in rooted.totals for name in types)
-            told = told and (fact != "threads" or any(k.threads > 1 for k in rooted.closure))
-            if told:
+            answer = all(name in rooted.totals for name in types)
+            answer = answer and (fact != "threads" or any(k.threads > 1 for k in rooted.closure))
+            if answer:
                 values.append(text)
             else:
                 unknown[f"at least {text.rpartition('=')[2]} {fact}: no node of the graph says how much it has"] = (

@@ -72,10 +72,10 @@ def spread(
             made.append(_plain(tree, workers))
             continue
         high = high if most_nodes is None else min(high, most_nodes)
-        found = _spread(wish, low, high, total, rooted, workers, counts)
-        if found is None:
+        result = _spread(wish, low, high, total, rooted, workers, counts)
+        if result is None:
             return None
-        made += found
+        made += result
     return tuple(made)
 
 
@@ -161,50 +161,50 @@ def _spread(
         capacity = Capacity(wish, kind, rooted.pools)
         if points := capacity.points(most):
             groups.append(Group(capacity, many, points, tuple(int(name in kind.properties) for name in counts)))
-    asked = (total, *(share.count.min for share in wish.shares), *counts.values())
-    chosen = _choose(groups, low, high, asked)
-    return None if chosen is None else _trees(wish, _levelled(chosen, asked, len(wish.shares)), groups, counts)
+    requests = (total, *(share.count.min for share in wish.shares), *counts.values())
+    chosen = _choose(groups, low, high, requests)
+    return None if chosen is None else _trees(wish, _levelled(chosen, requests, len(wish.shares)), groups, counts)
 
 
-def _choose(groups: Sequence[Group], low: int, high: int, asked: State) -> list[Given] | None:
+def _choose(groups: Sequence[Group], low: int, high: int, request: State) -> list[Given] | None:
     """Return the fewest nodes that give what is asked together, those that give most first."""
-    if len(asked) == 1 or all(n == 0 for n in asked[1:]):  # only slots: the largest nodes give most
-        return _largest_first(groups, low, high, asked)
-    best: dict[State, list[Given]] = {(0,) * (1 + len(asked)): []}
+    if len(request) == 1 or all(n == 0 for n in request[1:]):  # only slots: the largest nodes give most
+        return _largest_first(groups, low, high, request)
+    best: dict[State, list[Given]] = {(0,) * (1 + len(request)): []}
     for group in groups:
         more = dict(best)
-        for state, given in best.items():
+        for state, choice in best.items():
             for point in group.points:
                 for nodes in range(1, min(group.many, high - state[0]) + 1):
                     gains = (*(nodes * n for n in point), *(nodes * n for n in group.has))
-                    reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, asked, strict=True))
+                    reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, request, strict=True))
                     key = (state[0] + nodes, *reached)
                     if key not in more:
-                        more[key] = [*given, Given(group, nodes, point)]
+                        more[key] = [*choice, Given(group, nodes, point)]
                     if len(more) > MOST_STATES:
                         raise TooManyWaysError
         if any(len(group.points) > 1 for group in groups):
-            more = _mixed(more, group, high, asked)
+            more = _mixed(more, group, high, request)
         best = _undominated(more)
-    enough = [key for key in best if low <= key[0] <= high and key[1:] == asked]
+    enough = [key for key in best if low <= key[0] <= high and key[1:] == request]
     return best[min(enough)] if enough else None
 
 
-def _mixed(states: dict[State, list[Given]], group: Group, high: int, asked: State) -> dict[State, list[Given]]:
+def _mixed(states: dict[State, list[Given]], group: Group, high: int, request: State) -> dict[State, list[Given]]:
     """Add the states in which nodes of one group give different points."""
     front = dict(states)
     while front:
         fresh: dict[State, list[Given]] = {}
-        for state, given in front.items():
-            used = sum(one.nodes for one in given if one.group is group)
+        for state, choice in front.items():
+            used = sum(one.nodes for one in choice if one.group is group)
             if used == group.many or state[0] == high:
                 continue
             for point in group.points:
                 gains = (*point, *group.has)
-                reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, asked, strict=True))
+                reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, request, strict=True))
                 key = (state[0] + 1, *reached)
                 if key not in states and key not in fresh:
-                    fresh[key] = [*given, Given(group, 1, point)]
+                    fresh[key] = [*choice, Given(group, 1, point)]
         states |= fresh
         if len(states) > MOST_STATES:
             raise TooManyWaysError
@@ -216,45 +216,46 @@ def _undominated(states: dict[State, list[Given]]) -> dict[State, list[Given]]:
     by_nodes: dict[int, list[State]] = defaultdict(list)
     for state in states:
         by_nodes[state[0]].append(state)
-    kept = {}
+    stored = {}
     for alike in by_nodes.values():
         for state in alike:
             if not any(o != state and all(a >= b for a, b in zip(o, state, strict=True)) for o in alike):
-                kept[state] = states[state]
-    return kept
+                stored[state] = states[state]
+    return stored
 
 
-def _largest_first(groups: Sequence[Group], low: int, high: int, asked: State) -> list[Given] | None:
+def _largest_first(groups: Sequence[Group], low: int, high: int, request: State) -> list[Given] | None:
     chosen: list[Given] = []
     nodes = slots = 0
     for group in sorted(groups, key=lambda one: -one.points[0][0]):
         point = group.points[0]
-        short = max(low - nodes, -(-(asked[0] - slots) // point[0]) if asked[0] > slots else 0)
+        short = max(low - nodes, -(-(request[0] - slots) // point[0]) if request[0] > slots else 0)
         take = min(group.many, short, high - nodes)
         if take > 0:
             chosen.append(Given(group, take, point))
             nodes, slots = nodes + take, slots + take * point[0]
-    return chosen if low <= nodes <= high and slots >= asked[0] else None
+    return chosen if low <= nodes <= high and slots >= request[0] else None
 
 
-def _levelled(chosen: Sequence[Given], asked: State, shares: int) -> Iterator[tuple[Given, Point, int]]:
+def _levelled(chosen: Sequence[Given], request: State, shares: int) -> Iterator[tuple[Given, Point, int]]:
     """Yield how many nodes give how much, so that together they give exactly what is asked: the first ones most."""
-    left = [*asked[: 1 + shares]]
-    nodes = sum(given.nodes for given in chosen)
-    for given in chosen:
+    remaining = [*request[: 1 + shares]]
+    nodes = sum(choice.nodes for choice in chosen)
+    for choice in chosen:
         run: list[Point] = []
-        for _ in range(given.nodes):
+        for _ in range(choice.nodes):
             nodes -= 1
             point = tuple(
-                min(n, left[axis] - nodes) if asked[axis] else n for axis, n in enumerate(given.point[: 1 + shares])
+                min(n, remaining[axis] - nodes) if request[axis] else n
+                for axis, n in enumerate(choice.point[: 1 + shares])
             )
             for axis, n in enumerate(point):
-                left[axis] -= n
+                remaining[axis] -= n
             run.append(point)
         begin = 0
         for at in range(1, len(run) + 1):
             if at == len(run) or run[at] != run[begin]:
-                yield given, run[begin], at - begin
+                yield choice, run[begin], at - begin
                 begin = at
 
 
@@ -267,9 +268,9 @@ def _trees(
     """Write each run of nodes that give alike as a request of plain nodes."""
     threads = {group.capacity.kind.threads for group in groups}
     mixed = any(len(group.capacity.models(part.type)) > 1 for group in groups for part in wish.parts if part.same)
-    found: dict[tuple[object, ...], Resource] = {}
-    for given, point, nodes in spreading:
-        capacity = given.group.capacity
+    results: dict[tuple[object, ...], Resource] = {}
+    for choice, point, nodes in spreading:
+        capacity = choice.group.capacity
         parts = _of_one_model(wish, capacity, point) if mixed else wish
         tree = _node(parts, capacity, point)
         needs = list(tree.needs)
@@ -277,15 +278,15 @@ def _trees(
             needs.append(_own(tree.type, "threads", str(capacity.kind.threads)))
         needs += [
             Need(PROPERTIES, (Condition("match", {"field": "property", "value": name}),))
-            for name, has in zip(counts, given.group.has, strict=True)
+            for name, has in zip(counts, choice.group.has, strict=True)
             if has
         ]
         tree = replace(tree, needs=tuple(needs))
         key = (repr(tree.children), repr(tree.needs))
-        known = found.get(key)
+        known = results.get(key)
         many = nodes + (known.count.min if known else 0)
-        found[key] = replace(known or tree, count=Count(many, many))
-    return tuple(found.values())
+        results[key] = replace(known or tree, count=Count(many, many))
+    return tuple(results.values())
 
 
 def _own(type_: str, field: str, value: str) -> Need:

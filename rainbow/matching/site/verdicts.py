@@ -91,24 +91,24 @@ def match_sites(
         and len(first) == 1
     ):
         return ask(ways[0][0].request, clusters)  # type: ignore[arg-type] # each has a request
-    found: dict[int, Verdict] = {}
+    results: dict[int, Verdict] = {}
     misses: dict[int, list[tuple[Way, Verdict | None]]] = {place: [] for place in range(len(ordered))}
     for depth in range(max(map(len, ways))):
         together: dict[bytes, list[int]] = {}
         for place, way in enumerate(ways):
-            if place not in found and depth < len(way):
+            if place not in results and depth < len(way):
                 if (plain := way[depth].request) is None:
                     misses[place].append((way[depth], None))
                 else:
                     together.setdefault(plain.key, []).append(place)
         for place, verdict in _asked(together, ways, ordered, depth, ask):
             if verdict.matched:
-                found[place] = _yes(verdict, ordered[place], ways[place][depth])
+                results[place] = _yes(verdict, ordered[place], ways[place][depth])
             else:
                 misses[place].append((ways[place][depth], verdict))
-    missed = [place for place in range(len(ordered)) if place not in found]
-    found |= {place: _refused(request, ordered[place], misses[place], ask) for place in missed}
-    return [found[place] for place in range(len(ordered))]
+    missed = [place for place in range(len(ordered)) if place not in results]
+    results |= {place: _refused(request, ordered[place], misses[place], ask) for place in missed}
+    return [results[place] for place in range(len(ordered))]
 
 
 def _asked(

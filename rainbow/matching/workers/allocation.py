@@ -98,11 +98,11 @@ class CandidateHeap:
             self._passes is None or self._passes(stand.kind)
         )
 
-    def offer(self, state: UseState, wanted: int) -> Offer | None:
-        """The part a worker in some state gives of `wanted` units, and how many it is."""
+    def offer(self, state: UseState, demand: int) -> Offer | None:
+        """The part a worker in some state gives of `demand` units, and how many it is."""
         if state.number not in self._most:
             self._most[state.number] = self._bound(state)
-        key = (state.number, min(wanted, self._most[state.number]))
+        key = (state.number, min(demand, self._most[state.number]))
         if key not in self._found:
             self._found[key] = self._fresh(state, key[1])
         return self._found[key]
@@ -144,21 +144,21 @@ class CandidateHeap:
         if self.is_loose(state.stand):
             return _loose_offer(self.shape.unit, self.amounts_on(state.stand), state, most) if most else None
         for units in range(most, 0, -1):
-            found = state.stand.find(replace(self.shape.unit, count=Count(units, units)), state)
-            if found is not None:
-                return Offer(found[0], units, found[1], found[2])
+            result = state.stand.find(replace(self.shape.unit, count=Count(units, units)), state)
+            if result is not None:
+                return Offer(result[0], units, result[1], result[2])
         return None
 
     def lowest(self, workers: Iterable[int], states: Sequence[UseState]) -> list[Chosen] | None:
         """Serve all units from some workers in their states, in their order; None if they are too few."""
         chosen: list[Chosen] = []
-        left = self.shape.wanted
+        remaining = self.shape.wanted
         for worker in workers:
-            offer = self.offer(states[worker], left)
+            offer = self.offer(states[worker], remaining)
             if offer is not None:
                 chosen.append((worker, offer))
-                left -= offer.units
-                if not left:
+                remaining -= offer.units
+                if not remaining:
                     return chosen
         return None
 
@@ -174,10 +174,10 @@ def _loose_offer(unit: Resource, amounts: Mapping[str, int], state: UseState, un
     for i, amount, _ in part.amounts:
         type_ = state.stand.layout.types[i]
         while amount:
-            given = min(amount, each[type_] - done[type_] % each[type_])
-            slots[done[type_] // each[type_]][i, False] = given
-            done[type_] += given
-            amount -= given
+            grants = min(amount, each[type_] - done[type_] % each[type_])
+            slots[done[type_] // each[type_]][i, False] = grants
+            done[type_] += grants
+            amount -= grants
     placed = tuple((unit.label, {"0": dict(each)}) for _ in slots)
     rows: list[CertificateRow] = []
     requests = {child.type: child.place for child in unit.children} if unit.is_slot else {unit.type: unit.place}
@@ -231,18 +231,18 @@ class Allocator:
     def take(self) -> list[Chosen] | None:
         """Choose workers and parts for all units, the lowest workers first; None if they are too few."""
         chosen: list[Chosen] = []
-        left = self.shape.wanted
+        remaining = self.shape.wanted
         skipped: list[int] = []
-        while left and self._heap:
+        while remaining and self._heap:
             worker = self._heap[0]
-            offer = None if worker in self.closed else self.offers.offer(self.states[worker], left)
+            offer = None if worker in self.closed else self.offers.offer(self.states[worker], remaining)
             if offer is None:
                 self._queued[heappop(self._heap)] = 0
                 continue
             chosen.append((worker, offer))
-            left -= offer.units
-            if left:  # one visit a worker: it gave what it has, or its one unit
+            remaining -= offer.units
+            if remaining:  # one visit a worker: it gave what it has, or its one unit
                 skipped.append(heappop(self._heap))
         for worker in skipped:
             heappush(self._heap, worker)
-        return None if left else chosen
+        return None if remaining else chosen

@@ -72,13 +72,13 @@ def _units_of(offers: CandidateHeap, state: UseState) -> tuple[int, int]:
 
 
 def _fragmented(worker: str, unit: Resource, state: UseState) -> Fragmented:
-    short = next((found for part in unit.walk() if (found := _short(part, state)) is not None), None)
+    short = next((results for part in unit.walk() if (results := _short(part, state)) is not None), None)
     first = next((part for part in unit.walk() if not part.children and not part.is_slot), unit)
     part, where, said = short or (first, "", "not together as it is wanted")
     free = _free(part, state)
     text = f"{_amount(part, free)} {'is' if free == 1 or part.type in UNCOUNTED else 'are'} free on {worker}, {said}"
-    told = {"worker": worker, "type": part.type, "free": free, "wanted": part.count.min, "in": where}
-    return Fragmented(text, {"fragmented": told})
+    answer = {"worker": worker, "type": part.type, "free": free, "wanted": part.count.min, "in": where}
+    return Fragmented(text, {"fragmented": answer})
 
 
 def _short(part: Resource, state: UseState) -> tuple[Resource, str, str] | None:
@@ -99,8 +99,8 @@ def _short(part: Resource, state: UseState) -> tuple[Resource, str, str] | None:
     for child in part.children:
         having = sum(bound.available(child, i, i + 1) >= child.count.min for i in usable)
         if having < part.count.min:
-            wanted = f"{child.count.min}{child.unit and f' {child.unit}'}"
-            return child, part.type, f"{f'only {having}' if having else 'no'} {noun} has {wanted}"
+            target = f"{child.count.min}{child.unit and f' {child.unit}'}"
+            return child, part.type, f"{f'only {having}' if having else 'no'} {noun} has {target}"
     if sum(bound.can_host(part, i, False) for i in usable) < part.count.min:
         every = [_amount(child, child.count.min) for child in part.children]
         return leaf, part.type, f"no {noun} has {', '.join(every[:-1])} and {every[-1]}"
@@ -130,7 +130,7 @@ def _amount(part: Resource, amount: int) -> str:
 
 def free_part(occupancy: Occupancy, pieces: Iterable[Located], unit: str, most: int) -> tuple[Located, ...]:
     """Return what is free of the leaves of a place, of one type no more than `most`."""
-    found: list[Located] = []
+    results: list[Located] = []
     for label, worker, part in pieces:
         if worker == OUTSIDE:
             continue
@@ -142,12 +142,12 @@ def free_part(occupancy: Occupancy, pieces: Iterable[Located], unit: str, most: 
                 if at in shut or not layout.is_leaf(at):
                     continue
                 room = layout.amount(at) - state.used.get(at, 0)
-                kept = max(0, min(room, room if whole else amount))
+                stored = max(0, min(room, room if whole else amount))
                 if layout.types[at] == unit:
-                    kept = min(kept, most)
-                    most -= kept
-                if kept:
-                    held[at, False] = held.get((at, False), 0) + kept
+                    stored = min(stored, most)
+                    most -= stored
+                if stored:
+                    held[at, False] = held.get((at, False), 0) + stored
         if held:
-            found.append(Located(label, worker, state.stand.part(held)))
-    return tuple(found)
+            results.append(Located(label, worker, state.stand.part(held)))
+    return tuple(results)

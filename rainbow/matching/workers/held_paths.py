@@ -34,7 +34,7 @@ _MOST_VERTICES = 1_000_000  # vertices in one folded path
 
 def _named(name: str) -> str:
     """Write a name without what has a meaning in paths."""
-    return _MEANT.sub(lambda found: f"%{ord(found[0]):02X}", name)
+    return _MEANT.sub(lambda result: f"%{ord(result[0]):02X}", name)
 
 
 class Paths:
@@ -77,15 +77,15 @@ def written(workers: Workers, worker: int, held: Amounts) -> list[str]:
     if list(held) == [(0, True)]:
         return [""]
     stand, paths = workers.stands[worker], paths_of(workers, worker).paths
-    found, wholes = [], []
+    results, wholes = [], []
     for (i, whole), amount in sorted(held.items()):
         if i < 0:
-            found.append(f"~{_pool(stand.pools, -1 - i)}:{amount}")
+            results.append(f"~{_pool(stand.pools, -1 - i)}:{amount}")
         elif whole or (i and amount == stand.layout.amount(i)):
             wholes.append(paths[i])
         else:
-            found.append(f"{paths[i]}:{amount}")
-    return [*(_COMMA.split(fold_hosts(wholes)) if wholes else ()), *found]
+            results.append(f"{paths[i]}:{amount}")
+    return [*(_COMMA.split(fold_hosts(wholes)) if wholes else ()), *results]
 
 
 def read(workers: Workers, worker: int, paths: Sequence[str]) -> Amounts:
@@ -125,14 +125,14 @@ def as_placed(workers: Workers, worker: int, paths: Sequence[str], placement: Ma
     for type_, own in by_type.items():
         in_wholes = sum(layout.amount(at) for at in inside if layout.types[at] == type_)
         floats = sum(n for (i, _), n in held.items() if i < 0 and workers.stands[worker].pools[-1 - i][0] == type_)
-        left, there = placement.get(type_, 0) - in_wholes - floats, sum(held[i, False] for i in own)
-        if 0 < left < there:
+        remaining, there = placement.get(type_, 0) - in_wholes - floats, sum(held[i, False] for i in own)
+        if 0 < remaining < there:
             for k, i in enumerate(sorted(own, key=lambda i: held[i, False])):
-                held[i, False] = min(held[i, False], left // (len(own) - k))
-                left -= held[i, False]
+                held[i, False] = min(held[i, False], remaining // (len(own) - k))
+                remaining -= held[i, False]
             held = {key: n for key, n in held.items() if n or key[1]}
-        elif there < left and is_complete:
-            held[own[0], False] += left - there
+        elif there < remaining and is_complete:
+            held[own[0], False] += remaining - there
     return held
 
 

@@ -232,12 +232,14 @@ class Occupancy:
             if number is None or not self.is_located:
                 continue
             stand, state = self.states[number].stand, self.states[number]
-            found = as_placed(self.workers, number, (held or {}).get(worker, ()), amounts)
-            part = stand.part(found)
+            result = as_placed(self.workers, number, (held or {}).get(worker, ()), amounts)
+            part = stand.part(result)
             part = part if stand.is_apart(state, part) else stand.part({})  # leaves may be held beyond their size
             located = stand.amounts(part)
-            left = {type_: n - located[type_] for type_, n in amounts.items() if n > located[type_]}
-            floats = stand.floating({type_: n for type_, n in left.items() if type_ not in stand.layout.compound})
+            remaining = {type_: n - located[type_] for type_, n in amounts.items() if n > located[type_]}
+            floats = stand.floating(
+                {type_: n for type_, n in remaining.items() if type_ not in stand.layout.compound}
+            )
             pieces += [Located("", number, each) for each in (part, floats) if each.amounts]
         pieces += self._outside(held, placement)
         self.hold(key, tuple(pieces))
@@ -259,13 +261,13 @@ class Occupancy:
 
     def words(self, pieces: Iterable[Located]) -> Held:
         """Say where pieces lie, as a store keeps it."""
-        found: dict[int, dict[tuple[int, bool], int]] = {}
+        results: dict[int, dict[tuple[int, bool], int]] = {}
         for _, worker, part in pieces:
-            into = found.setdefault(worker, {})
+            into = results.setdefault(worker, {})
             for i, amount, whole in part.amounts:
                 into[i, whole] = into.get((i, whole), 0) + amount
-        outside = found.pop(OUTSIDE, None)
-        said = {self.workers.names[worker]: written(self.workers, worker, held) for worker, held in found.items()}
+        outside = results.pop(OUTSIDE, None)
+        said = {self.workers.names[worker]: written(self.workers, worker, held) for worker, held in results.items()}
         return {"": written_ids(layout(self.cluster), outside), **said} if outside else said
 
     def close(self, worker: str) -> None:
@@ -338,7 +340,7 @@ class Occupancy:
 
     def _in_turn(self, groups: Groups, among: Collection[str] | None) -> Allocation | Literal[False] | None:
         """Take the groups in turn; False: one has no room alone; None: they are in each other's way."""
-        found: list[Allocation] = []
+        allocations: list[Allocation] = []
         numbers: list[int] = []
         for group, _ in groups:
             holding = self._found(group, among, None)
@@ -346,14 +348,14 @@ class Occupancy:
                 break
             numbers.append(self.number())
             self.hold(numbers[-1], tuple(holding.pieces))
-            found.append(holding)
+            allocations.append(holding)
         for number in numbers:
             self.release(number)
-        if len(found) < len(groups):
-            alone = not found or self._found(groups[len(found)][0], among, None) is None
+        if len(allocations) < len(groups):
+            alone = not allocations or self._found(groups[len(allocations)][0], among, None) is None
             return False if alone else None
-        pieces = [piece for holding in found for piece in holding.pieces]
-        parts = [(place, holding) for (_, place), holding in zip(groups, found, strict=True)]
+        pieces = [piece for holding in allocations for piece in holding.pieces]
+        parts = [(place, holding) for (_, place), holding in zip(groups, allocations, strict=True)]
         return Allocation(pieces, partial(_merged, parts, True), slots=partial(_merged, parts, False))
 
     def _search(self, request: Request, among: Collection[str] | None) -> Allocation | None:
@@ -374,10 +376,12 @@ class Occupancy:
         for number, resources in enumerate(variants_on(request, laid_out.pools)):
             if quick_check(resources, laid_out.by_type, laid_out):
                 continue
-            found = search_or_pack(resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None)
-            if not isinstance(found, Reason):
-                take = replace(found[0], variant=number)
-                return Allocation(list(self._divided(found[1], laid_out, starts)), partial(_itself, take))
+            results = search_or_pack(
+                resources, laid_out, taken, FREE if bound_is_exact(resources, laid_out) else None
+            )
+            if not isinstance(results, Reason):
+                take = replace(results[0], variant=number)
+                return Allocation(list(self._divided(results[1], laid_out, starts)), partial(_itself, take))
         return None
 
     def trail(self, request: Request, laid_out: ClusterLayout, busy: list[int]) -> Trail:
@@ -473,18 +477,18 @@ def take_strict(
     for i in busy:
         charged.fill(i, laid_out)
     for resources in request.variants:
-        found = verdicts.find(Traversal(laid_out, request.constraint, charged), resources)
-        if found:
-            return Allocation(list(_charges(found)), partial(verdicts.take_of, found, laid_out))
+        result = verdicts.find(Traversal(laid_out, request.constraint, charged), resources)
+        if result:
+            return Allocation(list(_charges(result)), partial(verdicts.take_of, result, laid_out))
     return None
 
 
-def _charges(found: tuple[TraversalResult, ...]) -> Iterator[Located]:
+def _charges(results: tuple[TraversalResult, ...]) -> Iterator[Located]:
     """Yield what a copy takes exclusively, by slot; and what it only uses, where it takes nothing below."""
     slots: dict[tuple[int, str], dict[tuple[int, bool], int]] = {}
-    for i, slot in exclusive(found):
+    for i, slot in exclusive(results):
         slots.setdefault(slot, {})[i, True] = 0
-    stack = list(found)
+    stack = list(results)
     while stack:
         hit = stack.pop()
         stack.extend(hit.below)

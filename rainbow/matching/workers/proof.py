@@ -221,11 +221,11 @@ def certified(
     refused = []
     for one in refusals:
         cluster = by_name[one["cluster"]]
-        asked = plain(request, cluster)
-        if asked is None:
+        query = plain(request, cluster)
+        if query is None:
             refused.append(one)
             continue
-        own = refuted(asked, cluster, held)
+        own = refuted(query, cluster, held)
         if own is None:
             text = "the search ended at its time limit; the job may still fit"
             undecided.append({"cluster": cluster.name, "reason": "undecided", "text": text})

@@ -49,12 +49,12 @@ def eligible_worker_classes(request: Request, cluster: Cluster) -> frozenset[str
     if not by_kinds or question.names_workers:
         return _walked(request, cluster)
     open_ones = [stand for stand in workers.alike() if question.passes is None or question.passes(stand.kind)]
-    wanted = [part for tree in variants_on(request, workers.rooted.pools)[0] for part in tree.walk()]
+    requirements = [part for tree in variants_on(request, workers.rooted.pools)[0] for part in tree.walk()]
     hosts = {
         stand.kind.number
         for stand in open_ones
         for bound in [UpperBound(stand.layout, Trail(stand.layout))]
-        if any(_could_host(part, 0, stand.layout, bound) for part in wanted)
+        if any(_could_host(part, 0, stand.layout, bound) for part in requirements)
     }
     return frozenset(map(str, hosts or {stand.kind.number for stand in open_ones}))
 
@@ -65,8 +65,8 @@ def _walked(request: Request, cluster: Cluster) -> frozenset[str]:
     out = set(barred(request.constraint, laid_out))
     bound = UpperBound(laid_out, Trail(laid_out, out))
     one_of_each = {kinds[laid_out.worker_names[i]]: i for i in reversed(laid_out.workers) if i not in out}
-    wanted = [part for tree in variants_on(request, laid_out.pools)[0] for part in tree.walk()]
-    hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in wanted)}
+    parts = [part for tree in variants_on(request, laid_out.pools)[0] for part in tree.walk()]
+    hosts = {kind for kind, i in one_of_each.items() if any(_could_host(part, i, laid_out, bound) for part in parts)}
     return frozenset(hosts or one_of_each)
 
 
@@ -227,9 +227,9 @@ class WorkerUse:
 
     def state(self, used: Mapping[int, int], whole: frozenset[int]) -> UseState:
         """Return the one state of such use."""
-        left = {i: amount for i, amount in used.items() if amount}
-        key = (frozenset(left.items()), whole)
-        return self._states.get(key) or self._states.setdefault(key, UseState(self, left, whole))
+        remaining = {i: amount for i, amount in used.items() if amount}
+        key = (frozenset(remaining.items()), whole)
+        return self._states.get(key) or self._states.setdefault(key, UseState(self, remaining, whole))
 
     def part(self, amounts: Mapping[tuple[int, bool], int]) -> TakenAmounts:
         """Return the one part of {(position, whole): base units}; a leaf is held whole by holding all its units."""
@@ -246,11 +246,11 @@ class WorkerUse:
 
     def floating(self, amounts: Mapping[str, int]) -> TakenAmounts:
         """Return the part that holds amounts by type of no vertices in particular, as much as there is of them."""
-        left, held = dict(amounts), dict[tuple[int, bool], int]()
+        remaining, held = dict(amounts), dict[tuple[int, bool], int]()
         for k, pool in enumerate(self.pools):
-            if units := min(left.get(pool[0], 0), self.layout.content[0][pool]):
+            if units := min(remaining.get(pool[0], 0), self.layout.content[0][pool]):
                 held[-1 - k, False] = units
-                left[pool[0]] -= units
+                remaining[pool[0]] -= units
         return self.part(held)
 
     def amounts(self, part: TakenAmounts) -> Counter[str]:
@@ -292,19 +292,19 @@ class WorkerUse:
         """Choose leaves for amounts by type, lowest first; None where too little is free."""
         blocked = {at for i in state.whole for at in range(i, self.layout.last[i])}
         chosen: dict[tuple[int, bool], int] = {}
-        for type_, wanted in amounts.items():
+        for type_, requirement in amounts.items():
             leaves = [
                 (i, size - state.used.get(i, 0), pool) for i, size, pool in self._leaves(type_) if i not in blocked
             ]
             spare = {pool: -state.used.get(-1 - k, 0) for k, pool in enumerate(self.pools) if pool[0] == type_}
             for _, room, pool in leaves:
                 spare[pool] += room
-            for i, room, pool in leaves if wanted else ():
-                if (units := min(wanted, room, spare[pool])) > 0:
+            for i, room, pool in leaves if requirement else ():
+                if (units := min(requirement, room, spare[pool])) > 0:
                     chosen[i, False] = units
                     spare[pool] -= units
-                    wanted -= units
-            if wanted:
+                    requirement -= units
+            if requirement:
                 return None
         return self.part(chosen)
 
@@ -335,10 +335,10 @@ class WorkerUse:
             return None
         if self.is_whole(resource):
             return self._all_of(resource) if state is self.fresh else None
-        found = search((resource,), self.layout, self.taken(state))
-        if isinstance(found, Reason):
+        result = search((resource,), self.layout, self.taken(state))
+        if isinstance(result, Reason):
             return None
-        take, rows = found
+        take, rows = result
         slots = [(label, self.part(held)) for label, held in by_slot(rows)]
         return (slots[0][1] if len(slots) == 1 else self.part(held_by(rows))), take, tuple(slots)
 
@@ -496,5 +496,5 @@ def workers_of(cluster: Cluster) -> Workers:
 
     Threads that ask at once get the same: states are compared by identity.
     """
-    found = _workers.get(cluster)
-    return _workers.setdefault(cluster, Workers(cluster)) if found is None else found
+    result = _workers.get(cluster)
+    return _workers.setdefault(cluster, Workers(cluster)) if result is None else result

@@ -36,10 +36,10 @@ VERBS = ("drain", "offline", "reinstate")
 @shared
 def fleet() -> Any:
     """Show all clusters, and first those that need their operator."""
-    told = fleet_queries.summary(service(), who(), TOP)
-    tiles = [_tile(one) for one in told["tiles"]]
+    answer = fleet_queries.summary(service(), who(), TOP)
+    tiles = [_tile(one) for one in answer["tiles"]]
     series = fleet_queries.series(service(), who())
-    return render("fleet.html", here="fleet", fleet=told, tiles=tiles, small=len(tiles) > SMALL, series=series)
+    return render("fleet.html", here="fleet", fleet=answer, tiles=tiles, small=len(tiles) > SMALL, series=series)
 
 
 def _tile(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -56,14 +56,14 @@ def _tile(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
 @shared
 def clusters() -> Any:
     """List all clusters by name."""
-    wanted, state = request.args.get("q", "").strip(), request.args.get("state", "")
-    told = fleet_queries.summary(service(), who(), 0)
-    rows = [one for one in told["tiles"] if wanted.lower() in one["name"].lower() and state in ("", one["state"])]
+    target, state = request.args.get("q", "").strip(), request.args.get("state", "")
+    answer = fleet_queries.summary(service(), who(), 0)
+    rows = [one for one in answer["tiles"] if target.lower() in one["name"].lower() and state in ("", one["state"])]
     first = _number("from", 0)
     more = first + PAGE if len(rows) > first + PAGE else None
-    following = f"/clusters?{urlencode({'q': wanted, 'state': state, 'from': more})}" if more else None
-    shown = {"rows": rows[first : first + PAGE], "count": len(rows), "states": told["states"]}
-    return render("clusters.html", here="clusters", **shown, following=following, q=wanted, state=state)
+    following = f"/clusters?{urlencode({'q': target, 'state': state, 'from': more})}" if more else None
+    shown = {"rows": rows[first : first + PAGE], "count": len(rows), "states": answer["states"]}
+    return render("clusters.html", here="clusters", **shown, following=following, q=target, state=state)
 
 
 @page.get("/accounts")
@@ -116,62 +116,67 @@ def _owns(name: str) -> bool:
 
 
 def _nodes(name: str) -> dict[str, Any]:
-    told = occupancy.occupancy(service(), who(), name)
+    answer = occupancy.occupancy(service(), who(), name)
     chosen = request.args.get("worker")
     one = occupancy.worker(service(), who(), name, chosen) if chosen else None
-    return {"map": told, "away": occupancy.rows(service(), who(), name), "one": one}
+    return {"map": answer, "away": occupancy.rows(service(), who(), name), "one": one}
 
 
 def _timeline(name: str) -> dict[str, Any]:
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
     begin, end = now - 3600 * hours, now + 900 * hours
-    told = occupancy.bars(service(), who(), name, begin, end, ROWS)
-    newest = [_row(told, at) for at in range(min(ROWS, len(told["job"])))]
-    return {"hours": hours, "windows": HOURS, "bars": told, "newest": newest, "begin": begin, "end": end}
+    answer = occupancy.bars(service(), who(), name, begin, end, ROWS)
+    newest = [_row(answer, at) for at in range(min(ROWS, len(answer["job"])))]
+    return {"hours": hours, "windows": HOURS, "bars": answer, "newest": newest, "begin": begin, "end": end}
 
 
-def _row(told: Mapping[str, Any], at: int) -> dict[str, Any]:
-    job, name = told["jobs"][told["job"][at]]
+def _row(answer: Mapping[str, Any], at: int) -> dict[str, Any]:
+    job, name = answer["jobs"][answer["job"][at]]
     return {
         "job": job,
         "name": name,
-        "user": told["users"][told["user"][at]],
-        "worker": told["lanes"][told["lane"][at]],
-        "start": told["start"][at],
-        "end": told["end"][at],
-        "kind": told["kind"][at],
+        "user": answer["users"][answer["user"][at]],
+        "worker": answer["lanes"][answer["lane"][at]],
+        "start": answer["start"][at],
+        "end": answer["end"][at],
+        "kind": answer["kind"][at],
     }
 
 
 def _queue(name: str) -> dict[str, Any]:
-    asked = {"state": JobState.WAITING, "cluster": name, "sort": "oldest"}
-    chosen = job_queries.job_filter(who(), asked, request.args.get("cursor") or None, PAGE + 1)
-    found = job_queries.listing(service(), who(), chosen)
-    more = found[PAGE - 1]["id"] if len(found) > PAGE else None
+    query = {"state": JobState.WAITING, "cluster": name, "sort": "oldest"}
+    chosen = job_queries.job_filter(who(), query, request.args.get("cursor") or None, PAGE + 1)
+    result = job_queries.listing(service(), who(), chosen)
+    more = result[PAGE - 1]["id"] if len(result) > PAGE else None
     following = f"/clusters/{quote(name, safe='')}?tab=queue&cursor={more}" if more else None
-    return {"jobs": found[:PAGE], "following": following}
+    return {"jobs": result[:PAGE], "following": following}
 
 
 def _shares(name: str) -> dict[str, Any]:
-    told = monitoring.show(service(), who(), name)
-    figures = told["figures"]
+    answer = monitoring.show(service(), who(), name)
+    figures = answer["figures"]
     classes = figures.get("classes", {})
     plain = {key: value for key, value in figures.items() if isinstance(value, (int, float, str))}
     pools = {key: figures[key] for key in ("nodepools", "orders") if figures.get(key)}
-    return {"told": told, "classes": classes if isinstance(classes, Mapping) else {}, "plain": plain, "pools": pools}
+    return {
+        "told": answer,
+        "classes": classes if isinstance(classes, Mapping) else {},
+        "plain": plain,
+        "pools": pools,
+    }
 
 
 def _plan(name: str) -> dict[str, Any]:
-    told = monitoring.plan(service(), who(), name)
-    return {"plan": told, "ahead": forecasts.of_cluster(service(), who(), name, PAGE, None)}
+    answer = monitoring.plan(service(), who(), name)
+    return {"plan": answer, "ahead": forecasts.of_cluster(service(), who(), name, PAGE, None)}
 
 
 def _settings(name: str) -> dict[str, Any]:
-    told = monitoring.show(service(), who(), name)
+    answer = monitoring.show(service(), who(), name)
     rows = scheduling_settings.changed(service(), who(), name)
     switched = {one["changed_at"] for one in rows if one["what"] == "policy"}
     own = [one for one in rows if one["what"] == "policy" or one["changed_at"] not in switched]
-    return {"told": told, "changes": own[:PAGE]}  # a new policy's settings are all its own: it is one row
+    return {"told": answer, "changes": own[:PAGE]}  # a new policy's settings are all its own: it is one row
 
 
 _PARTS = {
@@ -201,12 +206,12 @@ def cluster_map(name: str) -> Any:
 def cluster_bars(name: str) -> Any:
     """Return what the timeline draws."""
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
-    told = occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000)
-    told["users"], told["lanes"] = ([clean(one, 60) for one in told[key]] for key in ("users", "lanes"))
-    told["jobs"] = [[job, clean(text, 60)] for job, text in told["jobs"]]
-    for one in told["planned"]:
+    reported = occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000)
+    reported["users"], reported["lanes"] = ([clean(one, 60) for one in reported[key]] for key in ("users", "lanes"))
+    reported["jobs"] = [[job, clean(text, 60)] for job, text in reported["jobs"]]
+    for one in reported["planned"]:
         one |= {key: clean(one[key], 60) for key in ("name", "requestor")}
-    answer = jsonify(told)
+    answer = jsonify(reported)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -221,8 +226,8 @@ def preview(name: str) -> Any:
     verb, text = request.args.get("verb", "drain"), request.args.get("workers", "").strip()
     if not _owns(name):
         raise Forbidden(f"the secret of cluster {name[:100]} is required")
-    told = occupancy.preview(service(), who(), name, _named(text)) if text else None
-    return render("drain.html", here="clusters", name=name, verb=_verb(verb), workers=text, told=told)
+    answer = occupancy.preview(service(), who(), name, _named(text)) if text else None
+    return render("drain.html", here="clusters", name=name, verb=_verb(verb), workers=text, told=answer)
 
 
 def _verb(verb: str) -> str:
@@ -263,8 +268,8 @@ MOST = 50  # groups
 @guarded
 def models() -> Any:
     """Show the model of each group of finished runs, the largest groups first."""
-    found = sorted(model_fits.listing(service(), who(), None), key=lambda one: (-one["runs"], one["group"]))
-    shown = [{**one, "drawn": _drawn(one) if one["used"] else None} for one in found[:MOST]]
+    results = sorted(model_fits.listing(service(), who(), None), key=lambda one: (-one["runs"], one["group"]))
+    shown = [{**one, "drawn": _drawn(one) if one["used"] else None} for one in results[:MOST]]
     return render("models.html", here="models", models=shown)
 
 

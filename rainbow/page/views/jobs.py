@@ -47,12 +47,12 @@ def jobs() -> Any:
         return redirect(f"/jobs/{one}", 303)
     asks = asked() | _searched(search)
     chosen = job_queries.job_filter(who(), asks, request.args.get("cursor") or None, PAGE + 1)
-    found = job_queries.listing(service(), who(), chosen)
-    more = found[PAGE - 1]["id"] if len(found) > PAGE else None
+    result = job_queries.listing(service(), who(), chosen)
+    more = result[PAGE - 1]["id"] if len(result) > PAGE else None
     counts = {by: fleet.job_counts(service(), who(), by) for by in COUNTED}
     following = f"/jobs?{urlencode({**asks, 'cursor': more})}" if more else None
     return render(
-        "jobs.html", here="jobs", jobs=found[:PAGE], counts=counts, asks=asks, following=following, search=search
+        "jobs.html", here="jobs", jobs=result[:PAGE], counts=counts, asks=asks, following=following, search=search
     )
 
 
@@ -95,15 +95,15 @@ def job(job_id: str) -> Any:
     begin = int(after[:9]) if after.isdecimal() else None
     shown = job_queries.show(service(), who(), whole, begin, MOST_TASKS)
     ask = job_queries.why_verified if "verify" in request.args else job_queries.why_now
-    told = ask(service(), who(), whole)
-    picture = drawn(told["decision"], MOST_CLUSTERS if "all" not in request.args else None)
+    answer = ask(service(), who(), whole)
+    picture = drawn(answer["decision"], MOST_CLUSTERS if "all" not in request.args else None)
     may = _may(whole, shown["state"])
-    found: dict[str, Any] = {"job": shown, "why": told, "eta": _eta(whole), "picture": picture, "may": may}
+    results: dict[str, Any] = {"job": shown, "why": answer, "eta": _eta(whole), "picture": picture, "may": may}
     bad = shown.get("failed", []) if begin is None else []
     rest = [task for task in shown["tasks"] if task["id"] not in {one["id"] for one in bad}]
-    found |= {"failed_first": [*bad, *rest]}
-    found |= {"squares": _squares(whole, shown), "row": ROW, "submitted": _submitted(whole)}
-    return render("job.html", here="jobs", watch=shown["cluster"], **found)
+    results |= {"failed_first": [*bad, *rest]}
+    results |= {"squares": _squares(whole, shown), "row": ROW, "submitted": _submitted(whole)}
+    return render("job.html", here="jobs", watch=shown["cluster"], **results)
 
 
 def _squares(whole: str, shown: Document) -> list[dict[str, Any]]:
@@ -221,7 +221,10 @@ def _steps(registered: int, match: int, steps: Sequence[Document]) -> list[dict[
         (len(step["survivors"]), f"{step['step']} {step['argument']}", step["note"] or _dropped(step))
         for step in steps
     ]
-    return [{"left": left, "part": left / (registered or 1), "text": text, "note": note} for left, text, note in rows]
+    return [
+        {"left": remaining, "part": remaining / (registered or 1), "text": text, "note": note}
+        for remaining, text, note in rows
+    ]
 
 
 def _dropped(step: Document) -> str:

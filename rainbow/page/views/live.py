@@ -60,13 +60,13 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
     who = first.caller if first else None
     yield "retry: 3000\n\n" if stamp == here.news.stamp() else 'retry: 3000\n\nevent: changed\ndata: ["*"]\n\n'
     while not here.ending:
-        found = sessions.find(here, cookie, notes=False)
-        if found is None:
+        result = sessions.find(here, cookie, notes=False)
+        if result is None:
             yield "event: end\ndata: {}\n\n"
             return
         pause = here.news.pause([ALL], ALIVE)
-        changed = ["*"] if found.caller != who else _changed(here, found.caller, seen)
-        who, seen = found.caller, pause.versions[ALL]
+        changed = ["*"] if result.caller != who else _changed(here, result.caller, seen)
+        who, seen = result.caller, pause.versions[ALL]
         if changed:
             yield f"event: changed\ndata: {json.dumps(changed)}\n\n"
             yield Pause({}, TOGETHER * max(1.0, held("page") / STREAMS_AT_PACE))
@@ -80,8 +80,8 @@ def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
 
 def _changed(here: Service, who: Caller, seen: int) -> list[str]:
     """Return the caller's clusters with news after this version of all; "*" for many, or if one has gone."""
-    told = here.news.since(seen)
-    known = {entry.id: name for name, entry in here.catalogue.items() if entry.id in told}
+    answer = here.news.since(seen)
+    known = {entry.id: name for name, entry in here.catalogue.items() if entry.id in answer}
     names = sorted(name for one, name in known.items() if who.sees(one))
-    gone = any(who.sees(one) for one in told - known.keys())
+    gone = any(who.sees(one) for one in answer - known.keys())
     return ["*"] if gone or len(names) > MOST_NAMED else names

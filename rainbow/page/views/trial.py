@@ -53,8 +53,8 @@ def match() -> Any:
 def _jobspec_of(job: str) -> str:
     with service().store.read() as connection:
         lifecycle.own_job(connection, who(), job)
-        found = job_store.jobspec(connection, job)
-    return found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False)
+        result = job_store.jobspec(connection, job)
+    return result if isinstance(result, str) else yaml.safe_dump(result, sort_keys=False)
 
 
 def _submission(text: str, **more: Any) -> Submission:
@@ -69,22 +69,22 @@ def matched() -> Any:
     """Say where a jobspec would run, why not elsewhere, and when; nothing is stored."""
     text = request.form.get("jobspec", "").replace("\r\n", "\n")
     try:
-        told = match_answer(service(), who(), _submission(text, explain=True))
+        answer = match_answer(service(), who(), _submission(text, explain=True))
     except InputError as fault:
         return render("match.html", 422, here="match", text=text, fault=fault)
-    picture = drawn(told, MOST_CLUSTERS)
+    picture = drawn(answer, MOST_CLUSTERS)
     may = who().admin or bool(who().submits)
-    shown: dict[str, Any] = {"picture": picture, "told": told, "when": _when(text), "may": may}
+    shown: dict[str, Any] = {"picture": picture, "told": answer, "when": _when(text), "may": may}
     return render("match.html", here="match", text=text, **shown)
 
 
 def _when(text: str) -> dict[str, Mapping[str, Any]]:
     """Return when it would start and end, by cluster."""
     try:
-        told = forecasts.of_jobspec(service(), who(), _submission(text))
+        answer = forecasts.of_jobspec(service(), who(), _submission(text))
     except RainbowError:
         return {}
-    return {one["cluster"]: one for one in told["candidates"]}
+    return {one["cluster"]: one for one in answer["candidates"]}
 
 
 @page.post("/ui/submit")
@@ -119,11 +119,11 @@ def _written() -> str:
 @looks
 def compared() -> Any:
     """Decide the last decisions again under other priorities; nothing is changed."""
-    text, wanted = request.form.get("config", "").replace("\r\n", "\n"), request.form.get("limit", "")[:4]
-    limit = int(wanted) if wanted.isdecimal() else DECISIONS[1]
+    text, requirement = request.form.get("config", "").replace("\r\n", "\n"), request.form.get("limit", "")[:4]
+    limit = int(requirement) if requirement.isdecimal() else DECISIONS[1]
     shown: dict[str, Any] = {"here": "try", "text": text, "limits": DECISIONS, "limit": limit}
     try:
-        found = ledger.tried(service(), who(), text, limit)
+        result = ledger.tried(service(), who(), text, limit)
     except InputError as fault:
         return render("try.html", 422, **shown, fault=fault)
-    return render("try.html", **shown, found=found, most=SHOWN)
+    return render("try.html", **shown, found=result, most=SHOWN)

@@ -47,7 +47,7 @@ def apportion(entities: Sequence[Entity], table: Table, classic: bool = False) -
     if classic:
         _serve(entities, table, classic=True)
         return
-    machines, wanted = list(table), [list(e.wanted) for e in entities]
+    machines, requirements = list(table), [list(e.wanted) for e in entities]
     able = _servable(entities, table)
     first: list[Entity] = []
     while True:
@@ -58,7 +58,7 @@ def apportion(entities: Sequence[Entity], table: Table, classic: bool = False) -
             return
         first = able if first else short  # who lost by the first round is served in the second, beside everybody
         table[:] = machines
-        for e, before in zip(entities, wanted, strict=True):
+        for e, before in zip(entities, requirements, strict=True):
             e.wanted[:], e.given[:] = before, [0] * len(before)
 
 
@@ -83,7 +83,7 @@ def _first_share(entities: Sequence[Entity], table: Table) -> None:
     """Give each its smallest share before all else, the largest of these first as they fit on the fewest machines."""
 
     def size(e: Entity) -> int:
-        return next(o for o, wanted in enumerate(e.wanted) if wanted)
+        return next(o for o, requirement in enumerate(e.wanted) if requirement)
 
     for e in sorted(entities, key=lambda e: -size(e)):
         o = size(e)
@@ -98,7 +98,7 @@ def _servable(entities: Sequence[Entity], table: Table) -> list[Entity]:
 
 
 def _served_by(e: Entity, counts: Table) -> bool:
-    return e.room > 0 and any(wanted and counts[o] for o, wanted in enumerate(e.wanted))
+    return e.room > 0 and any(requirement and counts[o] for o, requirement in enumerate(e.wanted))
 
 
 def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
@@ -114,12 +114,12 @@ def _pass(working: Sequence[Entity], table: Table, classic: bool) -> bool:
         for k, e in enumerate(working):
             if e.wanted[o]:
                 ideal = counts[o] * (e.weight / weight) * o
-                given = _whole(min(max(0, deserved[k] - got[k]), ceil(ideal)), o)
-                given = min(given, e.wanted[o], counts[o] - taken, e.room)
-                e.given[o] += given
-                e.wanted[o] -= given
-                got[k] += given * o
-                taken += given
+                grants = _whole(min(max(0, deserved[k] - got[k]), ceil(ideal)), o)
+                grants = min(grants, e.wanted[o], counts[o] - taken, e.room)
+                e.given[o] += grants
+                e.wanted[o] -= grants
+                got[k] += grants * o
+                taken += grants
         if taken:
             remove(table, taken, o)
             counts = share_counts(table)
@@ -190,7 +190,7 @@ def _remnants(entities: Sequence[Entity], table: Table) -> None:
     while claims := _servable(entities, table):
         e = min(claims, key=lambda claim: (total_quanta(claim.given) + 1) / claim.weight)
         counts = share_counts(table)
-        o = max(o for o, wanted in enumerate(e.wanted) if wanted and counts[o])
+        o = max(o for o, requirement in enumerate(e.wanted) if requirement and counts[o])
         e.given[o] += 1
         e.wanted[o] -= 1
         remove(table, 1, o)

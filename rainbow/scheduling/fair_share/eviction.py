@@ -268,8 +268,8 @@ class Defragmentation:
         for gift in [*exact, *(gift for gift in offered if gift.order != missing)]:
             if missing <= 0:
                 break
-            left = spare.setdefault(gift.giver, self._spare(gift.giver, job, poor))
-            if left > 0:
+            remaining = spare.setdefault(gift.giver, self._spare(gift.giver, job, poor))
+            if remaining > 0:
                 spare[gift.giver] -= 1
                 chosen.append(gift)
                 missing -= gift.order

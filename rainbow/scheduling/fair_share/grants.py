@@ -91,11 +91,11 @@ class Grants:
 
     def _machines(self, job: Job, more: int) -> int:
         """Promise whole machines: empty, or to be emptied of what can be preempted; all of them of one order."""
-        found = sorted(self._candidates(job), key=lambda m: (*_trouble(m), m.order, m.id))
-        order = next((m.order for m in (*(share.machine for share in job.staying), *found)), 0)
-        found = [m for m in found if m.order == order]
-        taken = found[: min(more, job.pool.tables.n[order], self._allowed(job, order))] if found else []
-        if not found and not self._any_of_order(job):
+        results = sorted(self._candidates(job), key=lambda m: (*_trouble(m), m.order, m.id))
+        order = next((m.order for m in (*(share.machine for share in job.staying), *results)), 0)
+        results = [m for m in results if m.order == order]
+        taken = results[: min(more, job.pool.tables.n[order], self._allowed(job, order))] if results else []
+        if not results and not self._any_of_order(job):
             job.reason = "no-machine-of-order"
         if not taken or job.held + len(taken) < job.least:
             job.reason = job.reason or ("below-minimum" if taken else "no-space")

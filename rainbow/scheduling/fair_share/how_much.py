@@ -40,13 +40,13 @@ class Cascade:
         """Count every job; return the tables that are left of every pool."""
         for e in self._classes(top):
             self._users(self.of_class[e.name], e.given)
-        left = {pool: pool.tables.copy() for pool in top.subtree()}
-        self._pack(left)
+        remaining = {pool: pool.tables.copy() for pool in top.subtree()}
+        self._pack(remaining)
         if not self.classic:
-            self._hand_round(left)
-        return left
+            self._hand_round(remaining)
+        return remaining
 
-    def _pack(self, left: dict[Pool, Tables]) -> None:
+    def _pack(self, remaining: dict[Pool, Tables]) -> None:
         """Take what was counted out of the tables: the largest first, and the deepest nodepools, that have no choice.
 
         Over nested pools the sizes may not work out; then the last is counted one less, so that every
@@ -59,11 +59,11 @@ class Cascade:
         for _, own in sorted(alike.items(), key=lambda entry: entry[0]):
             missing = sum(job.counted - job.settled for job in own)
             for part in own[0].pool.subtree():
-                missing -= left[part].count_out(own[0].order, missing) if missing else 0
+                missing -= remaining[part].count_out(own[0].order, missing) if missing else 0
             for _ in range(missing):
                 max(own, key=lambda job: (job.counted - job.settled, *job.rank)).counted -= 1
 
-    def _hand_round(self, left: dict[Pool, Tables]) -> None:
+    def _hand_round(self, remaining: dict[Pool, Tables]) -> None:
         """Distribute shares lost between class, user and job, one at a time, to the claimant with the least."""
         held: dict[tuple[str, str], int] = {}  # quanta by class and user
         for cls, jobs in self.of_class.items():
@@ -79,7 +79,7 @@ class Cascade:
                 continue
             if claim != (now := self._claim(job, held)):  # its user has been given something since
                 heappush(heap, now)
-            elif not any(left[part].count_out(job.order, 1) for part in job.pool.subtree()):
+            elif not any(remaining[part].count_out(job.order, 1) for part in job.pool.subtree()):
                 full.add((job.pool, job.order))
             else:
                 job.counted += 1
@@ -117,26 +117,26 @@ class Cascade:
             apportion(entities, table, self.classic)
         return entities
 
-    def _users(self, jobs: Sequence[Job], given: Table) -> None:
+    def _users(self, jobs: Sequence[Job], table: Table) -> None:
         by_user: dict[str, list[Job]] = {}
         for job in jobs:
             by_user.setdefault(job.user, []).append(job)
         users = [self._entity(name, by_user[name]) for name in sorted(by_user)]
-        apportion(users, list(given), self.classic)
+        apportion(users, list(table), self.classic)
         for user in users:
             self._jobs(by_user[user.name], user.given)
 
-    def _jobs(self, jobs: Sequence[Job], given: Table) -> None:
+    def _jobs(self, jobs: Sequence[Job], table: Table) -> None:
         entities = [self._entity(job.id, [job]) for job in jobs]
-        apportion(entities, list(given), self.classic)
+        apportion(entities, list(table), self.classic)
         for job, e in zip(jobs, entities, strict=True):
             job.counted = e.given[job.order] + job.settled
 
     def _entity(self, name: str, jobs: Iterable[Job], weight: float = 1, most: int | None = None) -> Entity:
-        wanted = [0] * (self.longest + 1)
+        requirements = [0] * (self.longest + 1)
         for job in jobs:
-            wanted[job.order] += job.wanted - job.settled
-        return Entity(name, weight, wanted, [0] * (self.longest + 1), most)
+            requirements[job.order] += job.wanted - job.settled
+        return Entity(name, weight, requirements, [0] * (self.longest + 1), most)
 
 
 def how_much(world: World, top: Pool, grants: Grants) -> None:
@@ -167,7 +167,7 @@ def _count_fair(jobs: Sequence[Job], top: Pool, longest: int, classic: bool) -> 
     """Count one priority; a job that would get less than it can work with gets nothing, and the others more."""
     _deserve(jobs)
     while True:
-        left = Cascade(jobs, longest, classic).count(top)
+        remaining = Cascade(jobs, longest, classic).count(top)
         short = sorted((job for job in jobs if 0 < job.counted < job.least), key=lambda j: (j.held == 0, *j.rank))
         if not short:
             break
@@ -175,7 +175,7 @@ def _count_fair(jobs: Sequence[Job], top: Pool, longest: int, classic: bool) -> 
             job.wanted = 0
             job.reason = "below-minimum"
     _name_full_classes(jobs)
-    for pool, tables in left.items():
+    for pool, tables in remaining.items():
         pool.tables = tables
 
 

@@ -71,7 +71,7 @@ class LongestWait:
         wide = job in self.world.wide
         overage = -(-(job.asked + self.world.settings.reserve_overage) // job.pool.quantum)
         most = max(job.order, overage) if job.cls.rule is Rule.RESERVE and not wide else None
-        found = [
+        results = [
             machine
             for pool in job.reach()
             for machine in pool.machines
@@ -79,7 +79,7 @@ class LongestWait:
             and (wide or (machine.kind in job.amounts and machine.order >= job.order))
             and (most is None or machine.order <= most)
         ]
-        return sorted(found, key=lambda m: (sum(s.order for s in m.shares if not s.preemptable), m.used, m.id))
+        return sorted(results, key=lambda m: (sum(s.order for s in m.shares if not s.preemptable), m.used, m.id))
 
     # ── making room ──
 
@@ -178,10 +178,10 @@ def _clear(machines: Iterable[Machine]) -> None:
 def _together(job: Job, hosts: Sequence[Machine], known: int, place: Place) -> tuple[Take | None, list[Machine]]:
     """Ask the matcher for the first machines that could host a gang together, those kept before alone if they do."""
     by_name = {machine.id: machine for machine in hosts}
-    count, found = min(max(1, known), len(hosts)), None
-    while count and (found := place(job.gangs[0].demand, [machine.id for machine in hosts[:count]])) is None:
+    count, result = min(max(1, known), len(hosts)), None
+    while count and (result := place(job.gangs[0].demand, [machine.id for machine in hosts[:count]])) is None:
         count = min(2 * count, len(hosts)) if count < len(hosts) else 0
-    if found is None:
+    if result is None:
         return None, []
-    workers = sorted({worker for _, held in found.placed for worker in held if worker in by_name})
-    return found, [by_name[worker] for worker in workers]
+    workers = sorted({worker for _, held in result.placed for worker in held if worker in by_name})
+    return result, [by_name[worker] for worker in workers]

@@ -106,8 +106,8 @@ def waits_of(world: World) -> Iterator[Wait]:
 def _text(reason: str, facts: Mapping[str, Any]) -> str:
     counts = {"shares": some(facts["cap"], "share"), "minimum": some(facts["least"], "share")}
     counts["own"] = some(facts["counted"], "is", "are")
-    kept = len(facts.get("kept", ()))
-    counts["machines"] = f"{some(kept, 'machine')} {'takes' if kept == 1 else 'take'} nothing new"
+    reserved = len(facts.get("kept", ()))
+    counts["machines"] = f"{some(reserved, 'machine')} {'takes' if reserved == 1 else 'take'} nothing new"
     return TEXTS[reason].format_map({"said": "", **counts, **facts})
 
 
@@ -133,15 +133,15 @@ def _of_job(job: Job) -> dict[str, Any]:
 
 def _of_jobs(world: World) -> dict[str, dict[str, Any]]:
     """Say it of every job; what waits for several machines stands apart from what of the same job runs already."""
-    told = {job.id: _of_job(job) for job in world.jobs}
-    return told | {f"{job.id}/gangs" if job.id in told else job.id: _of_gangs(job) for job in world.wide}
+    answer = {job.id: _of_job(job) for job in world.jobs}
+    return answer | {f"{job.id}/gangs" if job.id in answer else job.id: _of_gangs(job) for job in world.wide}
 
 
 def _of_gangs(job: Job) -> dict[str, Any]:
     """What of a job waits for several machines at once: gangs, which are no shares and have no order."""
-    wanted, held = len(job.gangs), len(job.spread)
-    numbers = {"order": 0, "cap": wanted, "deserved": 0, "counted": held, "held": held, "leaving": 0}
-    return {"class": job.cls.name, "user": job.user, **numbers, "reason": job.reason if held < wanted else ""}
+    demand, held = len(job.gangs), len(job.spread)
+    numbers = {"order": 0, "cap": demand, "deserved": 0, "counted": held, "held": held, "leaving": 0}
+    return {"class": job.cls.name, "user": job.user, **numbers, "reason": job.reason if held < demand else ""}
 
 
 def _of_pool(pool: Pool) -> dict[str, int]:
@@ -230,12 +230,12 @@ class FairShare:
         clear_limbo(world)
         decided = Decisions(list(_stops(world.limbo)), building.waits)
         decided.trees_of(world, building, view, memory.get("trees", {}))
-        kept = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
+        reserved = {MEMORY: {"trees": decided.memories}} if view.jobs or view.runs else {}
         if view.quiet:
-            return Plan(tuple(decided.orders), memory=kept)
+            return Plan(tuple(decided.orders), memory=reserved)
         figures = {**figures_of(world), **({"failed": decided.failed} if decided.failed else {})}
         figures["jobs"] = {**building.refused, **figures["jobs"]}
-        return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, kept)
+        return Plan(tuple(decided.orders), tuple(_merged(decided.waits)), figures, reserved)
 
 
 @dataclass
@@ -272,12 +272,12 @@ class Decisions:
 
 
 def _stops(jobs: list[Job]) -> Iterator[Order]:
-    told: dict[str, str] = {}  # once each: a task may hold several machines
+    answer: dict[str, str] = {}  # once each: a task may hold several machines
     for job in jobs:
         for share in job.shares:
             if share.evicted:
-                told.update({task: share.evicted for task in share.tasks if task not in told})
-    return (Stop(task, why) for task, why in told.items())
+                answer.update({task: share.evicted for task in share.tasks if task not in answer})
+    return (Stop(task, why) for task, why in answer.items())
 
 
 def _starts(world: World, building: WorldBuilder, consumables: dict[str, int]) -> Iterator[Order]:
@@ -308,22 +308,22 @@ def _spread(job: Job, building: WorldBuilder, consumables: dict[str, int]) -> It
             job.spread.remove((gang, take))
 
 
-def _consume(wanted: list[Mapping[str, int]], free: dict[str, int]) -> bool:
+def _consume(requirements: list[Mapping[str, int]], free: dict[str, int]) -> bool:
     """Take what a share wants of the cluster's consumables, all or nothing."""
-    left = dict(free)
-    for amounts in wanted:
+    remaining = dict(free)
+    for amounts in requirements:
         for kind, amount in amounts.items():
-            left[kind] = left.get(kind, 0) - amount
-    if any(amount < 0 for kind, amount in left.items() if amount < free.get(kind, 0)):
+            remaining[kind] = remaining.get(kind, 0) - amount
+    if any(amount < 0 for kind, amount in remaining.items() if amount < free.get(kind, 0)):
         return False
-    free.update(left)
+    free.update(remaining)
     return True
 
 
 def _merged(waits: list[Wait]) -> Iterator[Wait]:
     """Keep the first reason of every job."""
-    told: set[str] = set()
+    answers: set[str] = set()
     for wait in waits:
-        if wait.job not in told:
-            told.add(wait.job)
+        if wait.job not in answers:
+            answers.add(wait.job)
             yield wait

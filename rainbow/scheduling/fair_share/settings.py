@@ -91,7 +91,7 @@ def _none_is(check: Check) -> Check:
     return lambda value, pointer: check({} if value is None else value, pointer)
 
 
-def _check_users(given: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
+def _check_users(options: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
     """Check how much each user may hold that cannot be preempted: in all, and by class."""
 
     def by_class(value: Any, pointer: str) -> Any:
@@ -101,7 +101,7 @@ def _check_users(given: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
         return result
 
     user = some({"max_allotment": optional(AMOUNT), "allotments": by_class})
-    return table(_none_is(user))(given, "/users")
+    return table(_none_is(user))(options, "/users")
 
 
 PRIORITIES = {"FAIR_SHARE": 10, "FIXED_SHARE": 5, "RESERVE": 1}
@@ -133,9 +133,9 @@ OWN: dict[str, dict[str, Check]] = {
 ALL = {**COMMON, **OWN["FAIR_SHARE"], **OWN["FIXED_SHARE"], **OWN["RESERVE"]}
 
 
-def check_classes(given: Any, pools: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def check_classes(options: Any, pools: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Resolve inheritance, check every class, then what they are to each other."""
-    written = table(_none_is(some(ALL)))(given, "/classes")
+    written = table(_none_is(some(ALL)))(options, "/classes")
     resolved = {name: _resolved(name, written) for name in written}
     for name, one in resolved.items():
         _check_class(name, one, pools, resolved)
@@ -218,9 +218,9 @@ KEYS = {
 }
 
 
-def check_nodepools(given: Any) -> dict[str, Any]:
+def check_nodepools(options: Any) -> dict[str, Any]:
     """Check every nodepool, then what they are to each other."""
-    pools = table(_none_is(some(KEYS)))(given, "/nodepools")
+    pools = table(_none_is(some(KEYS)))(options, "/nodepools")
     if not pools:
         raise PolicyError("there is at least one nodepool", pointer="/nodepools")
     for name in pools:
@@ -379,21 +379,21 @@ def _nodepool(name: str, pool: Mapping[str, Any]) -> NodepoolSettings:
     )
 
 
-def _class(name: str, given: Mapping[str, Any], epoch: float) -> ClassSettings:
-    own = {key: given[key] for key in ("weight", "debug") if key in given}
+def _class(name: str, options: Mapping[str, Any], epoch: float) -> ClassSettings:
+    own = {key: options[key] for key in ("weight", "debug") if key in options}
     growth = {
-        key: given[key] for key in ("initialization_cap", "expand_by_doubling", "use_prediction") if key in given
+        key: options[key] for key in ("initialization_cap", "expand_by_doubling", "use_prediction") if key in options
     }
-    if "prediction_fudge" in given:
-        growth["prediction_fudge"] = given["prediction_fudge"] * 1000
+    if "prediction_fudge" in options:
+        growth["prediction_fudge"] = options["prediction_fudge"] * 1000
     return ClassSettings(
         name=name,
-        rule=Rule(given["policy"]),
-        priority=given["priority"],
-        nodepool=given["nodepool"],
-        default=given["default"],
-        users=frozenset(given["users"]) if given.get("users") is not None else None,
-        most=given.get("cap", given.get("max_processes", given.get("max_machines"))),
+        rule=Rule(options["policy"]),
+        priority=options["priority"],
+        nodepool=options["nodepool"],
+        default=options["default"],
+        users=frozenset(options["users"]) if options.get("users") is not None else None,
+        most=options.get("cap", options.get("max_processes", options.get("max_machines"))),
         growth=Growth(**growth, epoch=epoch * 1000),
         **own,
     )

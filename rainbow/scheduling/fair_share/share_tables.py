@@ -76,28 +76,28 @@ def remove(table: Table, count: int, order: int) -> int:
     >>> remove(table, 1, 3), table
     (1, [0, 1, 2, 0, 0, 0])
     """
-    left = count - _from_multiples(table, count, order)
+    remaining = count - _from_multiples(table, count, order)
     for size in range(order, len(table)):
-        while left > 0 and table[size] > 0:
-            given = min(left, size // order)
-            _use(table, size, given * order)
-            left -= given
-    return count - left
+        while remaining > 0 and table[size] > 0:
+            grants = min(remaining, size // order)
+            _use(table, size, grants * order)
+            remaining -= grants
+    return count - remaining
 
 
 def _from_multiples(table: Table, count: int, order: int) -> int:
-    left = count
+    remaining = count
     for size in range(order, len(table), order):
-        if left == 0:
+        if remaining == 0:
             break
         each = size // order
-        whole = min(left // each, table[size])
+        whole = min(remaining // each, table[size])
         table[size] -= whole
-        left -= whole * each
-        if table[size] and 0 < left < each:
-            _use(table, size, left * order)
-            left = 0
-    return count - left
+        remaining -= whole * each
+        if table[size] and 0 < remaining < each:
+            _use(table, size, remaining * order)
+            remaining = 0
+    return count - remaining
 
 
 def _use(table: Table, size: int, quanta: int) -> None:
@@ -145,23 +145,23 @@ class Tables:
         ([0, 26, 11, 5, 4], 1, [0, 2, 2, 0, 0])
         """
         (self.n if free == machine else self.v)[free] -= 1
-        left = free - min(order, free)
-        if left > 0:
-            self.v[left] += 1
-        return left
+        remaining = free - min(order, free)
+        if remaining > 0:
+            self.v[remaining] += 1
+        return remaining
 
-    def count_out(self, order: int, wanted: int) -> int:
-        """Take up to `wanted` nshares of `order` away, from the smallest that fit; return how many it took."""
-        given, size = 0, order
-        while given < wanted and size < len(self.n):
+    def count_out(self, order: int, demand: int) -> int:
+        """Take up to `demand` nshares of `order` away, from the smallest that fit; return how many it took."""
+        grants, size = 0, order
+        while grants < demand and size < len(self.n):
             source = self.v if self.v[size] else self.n
             if not source[size]:
                 size += 1
                 continue
             source[size] -= 1
-            given += 1
-            left = size - order
-            if left > 0:
-                self.v[left] += 1
-            size = max(left, order)
-        return given
+            grants += 1
+            remaining = size - order
+            if remaining > 0:
+                self.v[remaining] += 1
+            size = max(remaining, order)
+        return grants

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 Claims = dict[str, dict[str, int]]
 
 
-def restore(world: World, space: MachineSpace, kept: Mapping[str, Any]) -> None:
+def restore(world: World, space: MachineSpace, reserved: Mapping[str, Any]) -> None:
     """Keep again what was kept, as far as it is still needed and can still become free."""
     machines = {machine.id: machine for machine in world.machines}
     for job in world.jobs:
         reach = set(job.reach())
-        for name, count in sorted(kept.get(job.id, {}).items()):
+        for name, count in sorted(reserved.get(job.id, {}).items()):
             machine = machines.get(name)
             if machine is None or not machine.open or machine.pool not in reach or job.cls.rule is Rule.RESERVE:
                 continue
@@ -46,7 +46,9 @@ def restore(world: World, space: MachineSpace, kept: Mapping[str, Any]) -> None:
 def to_keep(world: World) -> Claims:
     """What is to be kept in the next epoch."""
     return {
-        job.id: {machine.id: count for machine, count in sorted(job.claims.items(), key=lambda kept: kept[0].id)}
+        job.id: {
+            machine.id: count for machine, count in sorted(job.claims.items(), key=lambda reserved: reserved[0].id)
+        }
         for job in world.jobs
         if job.claims and job.cls.rule is not Rule.RESERVE
     }
@@ -244,7 +246,7 @@ Place = Callable[[str, Sequence[str]], "Take | None"]
 
 
 def gather(
-    world: World, grants: Grants, place: Place, kept: Mapping[str, Any], served: Job | None = None
+    world: World, grants: Grants, place: Place, reserved: Mapping[str, Any], served: Job | None = None
 ) -> dict[str, list[str]]:
     """Choose machines for every such gang in turn, but for the job that is `served` otherwise.
 
@@ -256,11 +258,11 @@ def gather(
             continue
         job.reason, job.facts, job.wanted = "", {}, 1
         for gang in job.gangs:
-            found = _choose(world, job, gang, place, set(kept.get(job.id, ())))
-            if found is None or not _granted(grants, job, found[1]):
+            results = _choose(world, job, gang, place, set(reserved.get(job.id, ())))
+            if results is None or not _granted(grants, job, results[1]):
                 job.reason = job.reason or "no-space"
                 break
-            take, machines = found
+            take, machines = results
             for machine in machines:
                 _close(machine)
             if all(not machine.used for machine in machines):
@@ -272,14 +274,14 @@ def gather(
 
 
 def _choose(
-    world: World, job: Job, gang: GangView, place: Place, kept: set[str]
+    world: World, job: Job, gang: GangView, place: Place, reserved: set[str]
 ) -> tuple[Take, list[Machine]] | None:
     """Ask the matcher: first for what was kept, then for empty machines, then for those that can be emptied."""
     usable = {
         m.id: m for m in world.machines if m.open and m.pool is job.pool and all(s.preemptable for s in m.shares)
     }
     empty = [name for name, machine in usable.items() if not machine.used]
-    for names in (sorted(kept & usable.keys()), empty, list(usable)):
+    for names in (sorted(reserved & usable.keys()), empty, list(usable)):
         take = place(gang.demand, names) if names else None
         if take is not None:
             workers = {worker for _, held in take.placed for worker in held if worker != CLUSTER}

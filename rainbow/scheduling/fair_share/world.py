@@ -47,11 +47,11 @@ class ShareDemandCache:
             return {only.order: only}
         wishes: dict[int, ShareDemand] = {}
         for gang in gangs:
-            found = self._wish(gang, quantum)
-            wish = wishes.setdefault(found.order, ShareDemand(found.order))
+            demand = self._wish(gang, quantum)
+            wish = wishes.setdefault(demand.order, ShareDemand(demand.order))
             wish.gangs.append(gang)
-            wish.asked = max(wish.asked, found.asked)
-            for kind, amounts in found.amounts.items():
+            wish.asked = max(wish.asked, demand.asked)
+            for kind, amounts in demand.amounts.items():
                 _raise(wish.amounts.setdefault(kind, {}), amounts)
         return wishes
 
@@ -127,9 +127,9 @@ FINEST = 4096  # orders index tables; a quantum that would make more of a machin
 WITHOUT = "core"  # counts where no worker has any of the quantum's type
 
 
-def counted_type(wanted: str, workers: Sequence[WorkerView]) -> str | None:
+def counted_type(target: str, workers: Sequence[WorkerView]) -> str | None:
     """Choose the type that is counted; None: every worker is one share."""
-    return next((kind for kind in (wanted, WITHOUT) if any(w.capacity.get(kind, 0) > 0 for w in workers)), None)
+    return next((kind for kind in (target, WITHOUT) if any(w.capacity.get(kind, 0) > 0 for w in workers)), None)
 
 
 def coarse_enough(quantum: int, amounts: Sequence[int]) -> int:
@@ -245,8 +245,8 @@ class WorldBuilder:
         if view.gangs:
             self.waits.append(Wait(view.id, reason, text, facts))
             numbers = {"order": 0, "cap": len(view.gangs), "deserved": 0, "counted": 0, "held": 0, "leaving": 0}
-            told = {"class": facts["class"], "user": view.requestor, **numbers, "reason": reason}
-            self.refused[view.id] = told
+            answer = {"class": facts["class"], "user": view.requestor, **numbers, "reason": reason}
+            self.refused[view.id] = answer
 
     def _limbo(self, view: JobView, runs: Sequence[RunView]) -> None:
         job = Job(

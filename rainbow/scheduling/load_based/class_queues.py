@@ -168,12 +168,12 @@ class Queue:
 
     def in_turn_within(self, seconds: float, most: int) -> Iterator[JobView]:
         """Yield the jobs in order of their turns whose time limit is no longer; of very many the shortest."""
-        found: list[Turn] = []
+        turns: list[Turn] = []
         for limits in self._limits:
             rows = limits.items()
             own = [self._jobs[name] for _, name in rows[: bisect_right(rows, (seconds, LAST))][:most]]
-            found += [self._turns.get(job.id) or self._moved.get(job.id) or self._turn(job) for job in own]
-        for now in sorted(found):
+            turns += [self._turns.get(job.id) or self._moved.get(job.id) or self._turn(job) for job in own]
+        for now in sorted(turns):
             if self.has_left(job := self._jobs[now[-1]]):
                 yield job
 

@@ -59,10 +59,10 @@ def rebalanced(workers: int, percents: Mapping[str, int], running: Counts, waiti
     for load in loads:
         short = load.running <= load.target and load.running + load.wait < load.target
         load.start = load.wait if short else load.target - load.running
-    left = workers - sum(load.running + load.start for load in loads)
-    if left > 0:
-        _lend(left, loads, rebalancing=True)
-        _allocate(left, loads)
+    remaining = workers - sum(load.running + load.start for load in loads)
+    if remaining > 0:
+        _lend(remaining, loads, rebalancing=True)
+        _allocate(remaining, loads)
     return dict(zip(percents, (load.start for load in loads), strict=True))
 
 
@@ -135,8 +135,8 @@ def _lend(free: int, loads: list[ClassLoad], rebalancing: bool) -> None:
 
 def _deserved(load: ClassLoad, percents: int, lent: int, rebalancing: bool) -> int:
     part = math.floor(load.percent / percents * lent) if load.wait > 0 else 0
-    kept = load.loaned + (load.start if rebalancing and load.start < 0 else 0)
-    return max(0, part - kept)
+    reserved = load.loaned + (load.start if rebalancing and load.start < 0 else 0)
+    return max(0, part - reserved)
 
 
 def _allocate(free: int, loads: list[ClassLoad]) -> int:

@@ -58,23 +58,23 @@ def targets(workers: int, weights: Mapping[str, float], first: str = "") -> dict
 @lru_cache(maxsize=256)
 def _targets(workers: int, weights: tuple[tuple[str, float], ...], first: str) -> tuple[tuple[str, int], ...]:
     whole = _whole({name: weight for name, weight in weights if weight > 0})
-    given = dict.fromkeys((name for name, _ in weights), 0)
+    grants = dict.fromkeys((name for name, _ in weights), 0)
     if whole:
         # after as many seats as the weights sum to, everybody has exactly its weight and it begins anew
         times, rest = divmod(workers, sum(whole.values()))
-        given |= {name: times * weight for name, weight in whole.items()}
+        grants |= {name: times * weight for name, weight in whole.items()}
         if rest > MOST_SEATS:
-            given, rest = _floors(rest, whole, given)
+            grants, rest = _floors(rest, whole, grants)
         for name in _seats(rest, whole, first if not times else ""):
-            given[name] += 1
-    return tuple(given.items())
+            grants[name] += 1
+    return tuple(grants.items())
 
 
-def _floors(count: int, weights: Mapping[str, int], given: Mapping[str, int]) -> tuple[dict[str, int], int]:
+def _floors(count: int, weights: Mapping[str, int], grants: Mapping[str, int]) -> tuple[dict[str, int], int]:
     """Give every class its quota rounded down; return that and what is left, fewer than there are classes."""
     total = sum(weights.values())
     floors = {name: count * weight // total for name, weight in weights.items()}
-    return {name: given[name] + floors.get(name, 0) for name in given}, count - sum(floors.values())
+    return {name: grants[name] + floors.get(name, 0) for name in grants}, count - sum(floors.values())
 
 
 def _whole(weights: Mapping[str, float]) -> dict[str, int]:
@@ -116,22 +116,22 @@ def divide(
     >>> divide(140, {"c0": 100, "c3": 50}, {}, {"c0": 100, "c3": 50})
     {'c0': 94, 'c3': 46}
     """
-    given = dict.fromkeys(weights, 0)
+    grants = dict.fromkeys(weights, 0)
     wanting = [name for name in weights if most.get(name, 0) > 0 and weights[name] > 0]
     if sum(most[name] for name in wanting) <= free:
-        return given | {name: most[name] for name in wanting}
+        return grants | {name: most[name] for name in wanting}
     if free > MANY:
-        given |= _in_bulk(free, {name: weights[name] for name in wanting}, held, most)
-    queue = [_next(name, weights, held, given[name]) for name in wanting if given[name] < most[name]]
+        grants |= _in_bulk(free, {name: weights[name] for name in wanting}, held, most)
+    queue = [_next(name, weights, held, grants[name]) for name in wanting if grants[name] < most[name]]
     heapify(queue)
-    for _ in range(free - sum(given.values())):
+    for _ in range(free - sum(grants.values())):
         if not queue:
             break
         _, name = heappop(queue)
-        given[name] += 1
-        if given[name] < most[name]:
-            heappush(queue, _next(name, weights, held, given[name]))
-    return given
+        grants[name] += 1
+        if grants[name] < most[name]:
+            heappush(queue, _next(name, weights, held, grants[name]))
+    return grants
 
 
 def _in_bulk(
@@ -151,12 +151,12 @@ def _in_bulk(
     return below(low)
 
 
-def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], given: int) -> tuple[float, str]:
+def _next(name: str, weights: Mapping[str, float], held: Mapping[str, int], grants: int) -> tuple[float, str]:
     """Rank a class's next worker: who has least for its weight first, then by name.
 
     Ties must not go by weight: a weight that grows by one could then take two workers and leave another with less.
     """
-    return (held.get(name, 0) + given + 1) / weights[name], name
+    return (held.get(name, 0) + grants + 1) / weights[name], name
 
 
 WHOLE = 1 - 1e-6  # a start, less what summing fractions may lose
@@ -193,13 +193,13 @@ def credited(
 ) -> dict[str, float]:
     """Return the credit after a round in which so many workers were granted; `target` without any turn."""
     total, all_granted = sum(c.percent for c in classes), sum(granted.values())
-    kept = {}
+    reserved = {}
     for c in classes:
         gains = c.waiting > granted[c.name] and (not target[c.name] or not c.running + granted[c.name])
         due = credit.get(c.name, 0.0) - granted[c.name] + c.percent / total * all_granted
         if gains and due > 0:
-            kept[c.name] = round(due, 9)
-    return kept
+            reserved[c.name] = round(due, 9)
+    return reserved
 
 
 def targets_now(workers: int, classes: Sequence[ClassCount], credit: Mapping[str, float]) -> dict[str, int]:
@@ -224,9 +224,9 @@ def starts(
         _loans(classes, target),
         _unwanted(classes),
     ):
-        left = idle - sum(granted.values())
+        remaining = idle - sum(granted.values())
         most = {c.name: min(most[c.name], c.waiting - granted[c.name]) for c in classes}
-        for name, more in divide(left, weights, held, most).items():
+        for name, more in divide(remaining, weights, held, most).items():
             granted[name] += more
     return granted
 
@@ -257,8 +257,8 @@ def spread(workers: int, classes: Sequence[ClassCount]) -> float:
     if not workers or not total:
         return 0.0
     short = {c.name: 100 * c.percent / total - 100 * c.running / workers for c in classes}
-    told = [short[c.name] for c in classes if short[c.name] < 0 or c.waiting]
-    return round(max([0.0, *told]) - min([0.0, *told]), 9)
+    answers = [short[c.name] for c in classes if short[c.name] < 0 or c.waiting]
+    return round(max([0.0, *answers]) - min([0.0, *answers]), 9)
 
 
 Shares = tuple[dict[str, float], dict[str, int], dict[str, int]]  # weights, held already, wanted at most
@@ -277,8 +277,8 @@ def _first_workers(
 def _entitlements(classes: Sequence[ClassCount], target: Mapping[str, int], granted: dict[str, int]) -> Shares:
     """Divide by what is missing, among classes with tasks waiting, up to what is missing."""
     missing = {c.name: max(0, target[c.name] - c.running) if c.waiting else 0 for c in classes}
-    left = {name: lack - granted[name] for name, lack in missing.items()}
-    return {name: float(lack) for name, lack in missing.items()}, granted, left
+    remaining = {name: lack - granted[name] for name, lack in missing.items()}
+    return {name: float(lack) for name, lack in missing.items()}, granted, remaining
 
 
 def _loans(classes: Sequence[ClassCount], target: Mapping[str, int]) -> Shares:

@@ -44,13 +44,13 @@ class FreeAmounts:
         self, demand: str, *, among: Collection[str] | None = None, kinds: frozenset[str] | None = None
     ) -> Taken | None:
         """Take what a gang asks for of these workers or kinds alone; None if it does not fit."""
-        found = self._found(demand, among, kinds)
-        if found is None:
+        result = self._found(demand, among, kinds)
+        if result is None:
             return None
-        for worker, amounts in found.by_worker.items():
+        for worker, amounts in result.by_worker.items():
             self._book(worker, amounts)
-        placements = tuple(self._view.divide(demand, found))
-        return Taken(found, placements, (None,) * len(placements), len(self._log))
+        placements = tuple(self._view.divide(demand, result))
+        return Taken(result, placements, (None,) * len(placements), len(self._log))
 
     def _found(self, demand: str, among: Collection[str] | None, kinds: frozenset[str] | None) -> Take | None:
         if among is not None:
@@ -208,5 +208,5 @@ def _ready(census: ClusterIndex, kinds: Kinds) -> list[str]:
     return [name for _, name in merge(*(census.kinds[kind].items() for kind in sorted(kinds)))]
 
 
-def _holds(free: Amounts, wanted: Amounts) -> bool:
-    return all(free.get(kind, 0) >= amount for kind, amount in wanted.items())
+def _holds(free: Amounts, amounts: Amounts) -> bool:
+    return all(free.get(kind, 0) >= amount for kind, amount in amounts.items())

@@ -62,9 +62,9 @@ class Ends:
         """Return when nothing runs on a worker any more."""
         return max((end for end, _ in self._by_worker.get(worker, ())), default=self.now)
 
-    def room_at(self, worker: str, free: Amounts, wanted: Amounts) -> float:
+    def room_at(self, worker: str, free: Amounts, requirement: Amounts) -> float:
         """Return when a worker ("": the cluster outside of all) has so much free."""
-        lacking = {kind: amount - free.get(kind, 0) for kind, amount in wanted.items()}
+        lacking = {kind: amount - free.get(kind, 0) for kind, amount in requirement.items()}
         lacking = {kind: amount for kind, amount in lacking.items() if amount > 0}
         for end, amounts in sorted(self._by_worker.get(worker, ()), key=lambda one: one[0]) if lacking else ():
             lacking = {kind: amount - amounts.get(kind, 0) for kind, amount in lacking.items()}
@@ -159,5 +159,5 @@ class Patience:
         first, *rest = [[name, job] for name, job in self.line.items()] or [[]]
         rest.sort(key=lambda one: (census.jobs[one[1]].submitted, one[1]))
         line = [first, *rest] if first else []
-        kept = {"line": line, "loans": self.loans, "debts": self.debts, "served": self.served}
-        return {key: value for key, value in kept.items() if value}
+        reserved = {"line": line, "loans": self.loans, "debts": self.debts, "served": self.served}
+        return {key: value for key, value in reserved.items() if value}

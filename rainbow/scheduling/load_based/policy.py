@@ -40,14 +40,14 @@ def figures(round_: LoadBasedStep) -> dict[str, Any]:
 
 
 def _row(round_: LoadBasedStep, name: str, target: int) -> dict[str, Any]:
-    kept = sum(one.units for one in round_.reserved if one.owner == name)
-    held = round_.held[name] + kept
+    reserved = sum(one.units for one in round_.reserved if one.owner == name)
+    held = round_.held[name] + reserved
     return {
         "percent": round(round_.classes.percents[name], 3),
         "target": target,
         "running": round_.running[name],
         "held": held,
-        "reserved": kept,
+        "reserved": reserved,
         "loaned": max(0, held - target),
         "unused": max(0, target - held),
         "waiting": round_.queues[name].tasks,
@@ -109,5 +109,5 @@ class LoadBased:
         orders = (*round_.placing.orders, *round_.stops())
         if view.quiet:
             return Plan(orders, memory=round_.memory())
-        told = tuple(waits(round_)), figures(round_), round_.memory(), reasons.rest_of(round_)
-        return Plan(orders, *told, kept=tuple(kept(round_)))
+        answers = tuple(waits(round_)), figures(round_), round_.memory(), reasons.rest_of(round_)
+        return Plan(orders, *answers, kept=tuple(kept(round_)))

@@ -28,8 +28,8 @@ def units(runs: list[RunView], held: Callable[[list[Placement]], int]) -> list[U
     gangs: dict[tuple[str, int], list[RunView]] = {}
     for run in runs:
         gangs.setdefault((run.job, run.gang), []).append(run)
-    found = [_unit(gang, held([run.placement for run in gang])) for gang in gangs.values()]
-    return sorted(found, key=lambda unit: (-unit.started, unit.tasks))
+    results = [_unit(gang, held([run.placement for run in gang])) for gang in gangs.values()]
+    return sorted(results, key=lambda unit: (-unit.started, unit.tasks))
 
 
 def _unit(runs: list[RunView], size: int) -> Unit:
@@ -37,9 +37,9 @@ def _unit(runs: list[RunView], size: int) -> Unit:
     return Unit(max(run.started for run in runs), tuple(sorted(run.task for run in runs)), workers, size)
 
 
-def given_back(found: list[Unit], most: int) -> Iterator[Unit]:
+def given_back(results: list[Unit], most: int) -> Iterator[Unit]:
     """Yield the newest units that free no more than `most` together."""
-    for unit in found:
+    for unit in results:
         if 0 < unit.size <= most:
             most -= unit.size
             yield unit
@@ -55,12 +55,12 @@ class Exchange:
     def stops(self, queues: Mapping[str, Queue], needs: Mapping[str, int]) -> Iterator[Stop]:
         """Yield the stops that let gangs start which are owed something, the class that lacks most first."""
         for name in sorted(needs, key=lambda n: (-needs[n], n)):
-            left = needs[name]
-            for _, gang in queues[name].upcoming() if left else ():
-                if not self.units or left <= 0:
+            remaining = needs[name]
+            for _, gang in queues[name].upcoming() if remaining else ():
+                if not self.units or remaining <= 0:
                     break
-                wanted = self.placing.cost(gang)
-                if 0 < wanted <= left and (chosen := self.placing.victims(gang, self.units)):
+                requirement = self.placing.cost(gang)
+                if 0 < requirement <= remaining and (chosen := self.placing.victims(gang, self.units)):
                     self.units = [unit for unit in self.units if unit not in chosen]
-                    left -= wanted
+                    remaining -= requirement
                     yield from (Stop(task, WHY) for unit in chosen for task in unit.tasks)

@@ -235,9 +235,9 @@ class LoadBasedStep:
         if not self.rebalancing:
             return
         stops, needs = self.counting.stops(self.before, self.counts(self.placing.total))
-        found = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
-        found.sort(key=lambda unit: (-unit.started, unit.tasks))
-        yield from Exchange(self.placing, found).stops(self.queues, needs)
+        results = [unit for name in stops for unit in given_back(self._units(name), stops[name])]
+        results.sort(key=lambda unit: (-unit.started, unit.tasks))
+        yield from Exchange(self.placing, results).stops(self.queues, needs)
 
     def _units(self, name: str) -> list[Unit]:
         spared = self.patience.spared
@@ -252,9 +252,9 @@ class LoadBasedStep:
     def memory(self) -> dict[str, Any]:
         """Return the next memory: credit by class, and since when the spread is over the threshold."""
         credit = dict(self.counting.credit(self.before, self._granted()))
-        kept: dict[str, Any] = {"credit": credit} if credit else {}
-        kept |= self.patience.memory(self.census)
-        return kept if self.excess is None else {**kept, "over_since": self.excess}
+        reserved: dict[str, Any] = {"credit": credit} if credit else {}
+        reserved |= self.patience.memory(self.census)
+        return reserved if self.excess is None else {**reserved, "over_since": self.excess}
 
 
 SHARE, LOANED, KEPT = "share-used", "on-loan", "kept"
@@ -286,38 +286,40 @@ def passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amoun
 def _until(held: Reserved, unit: str) -> str:
     """Say when a gang fits, and what of its place is free and kept: "2 cores are kept on n0 (socket0/core[4-5])"."""
     by = f" (by {rfc3339(held.at)})" if rfc3339(held.at) else ""
-    told = [f"fits when job {held.after} ends{by}"] if held.after else []
+    answers = [f"fits when job {held.after} ends{by}"] if held.after else []
     for worker, paths in islice(held.vertices.items(), 1):
         more = f" and {some(len(held.vertices) - 1, 'other worker')}" if len(held.vertices) > 1 else ""
-        kept = some(held.units, unit) if held.units else "what is free"
-        told.append(f"{kept} {'is' if held.units < 2 else 'are'} kept on {worker} ({', '.join(paths[:3])}){more}")
-    return "; ".join(told)
+        reserved = some(held.units, unit) if held.units else "what is free"
+        answers.append(
+            f"{reserved} {'is' if held.units < 2 else 'are'} kept on {worker} ({', '.join(paths[:3])}){more}"
+        )
+    return "; ".join(answers)
 
 
 def _passed_over(round_: LoadBasedStep, name: str, held: Reserved, lacking: Amounts) -> Wait:
     placing, target = round_.placing, round_.target[name]
-    wanted = placing.cost(held.gang)
+    requirement = placing.cost(held.gang)
     if lacking:
         return _lacks_outside(round_, held.job, lacking)
-    if wanted > target and round_.counting.repeats:
-        return _beyond(round_, name, held.job, wanted)
+    if requirement > target and round_.counting.repeats:
+        return _beyond(round_, name, held.job, requirement)
     if held.gang.question in placing.hopeless:
         return _busy(round_, name, held.job, held.gang, held.units)
     using = f"class {name} is using {round_.held[name]} of {some(target, placing.unit)}"
-    text = f"{using}; needs {wanted} more at the same time, {held.units} reserved"
-    facts = {"class": name, "held": round_.held[name], "target": target, "wanted": wanted, "kept": held.units}
+    text = f"{using}; needs {requirement} more at the same time, {held.units} reserved"
+    facts = {"class": name, "held": round_.held[name], "target": target, "wanted": requirement, "kept": held.units}
     return Wait(held.job.id, SHARE, text, facts)
 
 
 def first_in_line(round_: LoadBasedStep, held: Reserved, lacking: Amounts) -> Wait:
     """Say what is reserved for the gang that is first in line, and until when at the latest."""
     placing, name = round_.placing, round_.classes.of(held.job.requestor)
-    wanted, target, at = placing.cost(held.gang), round_.target[name], rfc3339(held.at)
+    requirement, target, at = placing.cost(held.gang), round_.target[name], rfc3339(held.at)
     loan = max(0, round_.held[name] + held.units - target)
     by = f"starts by {at}" if at else "the tasks on the others have no time limit"
     beside = "".join(f", {some(held.outside.get(kind, 0), kind, kind)}" for kind in lacking)
-    text = f"{held.units} of {some(wanted, placing.unit)}{beside} reserved, first in line; {by}"
-    facts = {"class": name, "wanted": wanted, "kept": held.units, "target": target, "loan": loan, "at": at}
+    text = f"{held.units} of {some(requirement, placing.unit)}{beside} reserved, first in line; {by}"
+    facts = {"class": name, "wanted": requirement, "kept": held.units, "target": target, "loan": loan, "at": at}
     return Wait(held.job.id, "reserving", text, {**facts, "cluster_wide": dict(lacking)} if lacking else facts)
 
 
@@ -327,34 +329,33 @@ def _lacks_outside(round_: LoadBasedStep, job: JobView, lacking: Amounts) -> Wai
     return Wait(job.id, "consumables", f"cluster-wide: {', '.join(parts)}", {"wanted": dict(lacking), "free": free})
 
 
-def _beyond(round_: LoadBasedStep, name: str, job: JobView, wanted: int) -> Wait:
+def _beyond(round_: LoadBasedStep, name: str, job: JobView, demand: int) -> Wait:
     """Say that a gang is larger than its class's target, and when it may go beyond it."""
     patience, target, unit = round_.patience, round_.target[name], round_.placing.unit
     due = rfc3339(patience.due(job, name))
     begin = (
         f"more from {due}" if patience.due(job, name) > patience.now else f"{len(patience.line)} in line before it"
     )
-    text = f"needs {some(wanted, unit)} at the same time, class {name} may use {target}; {begin}"
-    return Wait(job.id, "share-too-small", text, {"class": name, "wanted": wanted, "target": target, "from": due})
+    text = f"needs {some(demand, unit)} at the same time, class {name} may use {target}; {begin}"
+    return Wait(job.id, "share-too-small", text, {"class": name, "wanted": demand, "target": target, "from": due})
 
 
-def _busy(round_: LoadBasedStep, name: str, job: JobView, gang: GangView, kept: int) -> Wait:
+def _busy(round_: LoadBasedStep, name: str, job: JobView, gang: GangView, reserved: int) -> Wait:
     """Say that too little is idle of what a gang could run on."""
     placing = round_.placing
-    if (told := placing.why.get(gang.question)) is not None:
+    if (answer := placing.why.get(gang.question)) is not None:
         return replace(
-            told, job=job.id, facts={"class": name, "wanted": placing.cost(gang), "kept": kept, **told.facts}
+            answer, job=job.id, facts={"class": name, "wanted": placing.cost(gang), "kept": reserved, **answer.facts}
         )
-    wanted, idle, ready = placing.cost(gang), placing.idle_for(gang), placing.ready_for(gang)
+    requirement, idle, ready = placing.cost(gang), placing.idle_for(gang), placing.ready_for(gang)
     if placing.unit == "worker":
-        text = (
-            f"{idle} of {some(ready, 'worker')} that can run it {'is' if idle == 1 else 'are'} idle, {wanted} needed"
-        )
+        are = "is" if idle == 1 else "are"
+        text = f"{idle} of {some(ready, 'worker')} that can run it {are} idle, {requirement} needed"
     else:
-        free = some(idle + kept, placing.unit)
-        text = f"{free} free on {some(ready, 'worker')} that can run it, {wanted} needed together"
-    text += f"; {kept} reserved" if kept else ""
-    facts = {"class": name, "wanted": wanted, "idle": idle, "hosts": ready, "kept": kept}
+        free = some(idle + reserved, placing.unit)
+        text = f"{free} free on {some(ready, 'worker')} that can run it, {requirement} needed together"
+    text += f"; {reserved} reserved" if reserved else ""
+    facts = {"class": name, "wanted": requirement, "idle": idle, "hosts": ready, "kept": reserved}
     return Wait(job.id, f"{placing.unit}s-busy", text, facts)
 
 
@@ -430,8 +431,8 @@ class NotReached:
             return unhosted(round_, job, gang)
         if round_.placing.idle_for(gang):
             return None
-        if (kept := self._kept_from(name, job, gang)) is not None:
-            return kept
+        if (reserved := self._kept_from(name, job, gang)) is not None:
+            return reserved
         loans, end = self._lent()
         if round_.held[name] < round_.target[name] and loans:
             return self._on_loan(name, job, loans, end)
@@ -442,17 +443,17 @@ class NotReached:
     def _kept_from(self, name: str, job: JobView, gang: GangView) -> Wait | None:
         """Say what is free and kept for gangs that come first; None if nothing is that the gang could run on."""
         round_, hosts, unit = self._round, self._round.view.hosts(gang.demand), self._round.placing.unit
-        kept = [one for one in round_.reserved if one.units and _kinds(round_, one) & hosts]
-        if not kept:
+        reserved = [one for one in round_.reserved if one.units and _kinds(round_, one) & hosts]
+        if not reserved:
             return None
         free, first = (
-            sum(one.units for one in kept),
-            min(kept, key=lambda one: (one.at, one.job.submitted, one.job.id)),
+            sum(one.units for one in reserved),
+            min(reserved, key=lambda one: (one.at, one.job.submitted, one.job.id)),
         )
-        others = f" and {some(len(kept) - 1, 'other job')}" if len(kept) > 1 else ""
+        others = f" and {some(len(reserved) - 1, 'other job')}" if len(reserved) > 1 else ""
         until = f" until {rfc3339(first.at)}" if rfc3339(first.at) else ""
         verb = "is" if free == 1 else "are"
-        rows = [{"job": one.job.id, "amount": one.units, "until": rfc3339(one.at)} for one in kept[:MOST_NAMED]]
+        rows = [{"job": one.job.id, "amount": one.units, "until": rfc3339(one.at)} for one in reserved[:MOST_NAMED]]
         facts = {"class": name, "free": free, "held": round_.held[name], "target": round_.target[name], "kept": rows}
         text = f"{some(free, unit)} {verb} free but kept for job {first.job.id}{others}{until}"
         return Wait(job.id, KEPT, text, facts)
@@ -490,9 +491,9 @@ class NotReached:
         return self._loans
 
 
-def _kinds(round_: LoadBasedStep, kept: Reserved) -> set[str]:
+def _kinds(round_: LoadBasedStep, reserved: Reserved) -> set[str]:
     """Return the kinds of workers of which something is kept."""
-    return {round_.census.workers[name].kind for name in kept.parts if name in round_.census.workers}
+    return {round_.census.workers[name].kind for name in reserved.parts if name in round_.census.workers}
 
 
 def _next(round_: LoadBasedStep, name: str, job: JobView) -> GangView:

@@ -102,8 +102,8 @@ class SharedWorkers(WholeWorkers):
         """Return what a gang may hold: its price, of which kinds of workers, what; the cheapest first."""
         known: dict[Any, PricedTemplates] = self._answers if gang.alike else self._templates
         if gang.question not in known:
-            found = templates(self.view, self.census, gang.demand)
-            priced = [(self._price(template), kinds, template) for kinds, template in found]
+            result = templates(self.view, self.census, gang.demand)
+            priced = [(self._price(template), kinds, template) for kinds, template in result]
             known[gang.question] = sorted(priced, key=itemgetter(0))
         return known[gang.question]
 
@@ -145,12 +145,12 @@ class SharedWorkers(WholeWorkers):
 
     def _choices(self, gang: GangView, most: int) -> Iterator[tuple[Collection[str] | None, Kinds | None]]:
         """Yield the workers, or the kinds of workers, on which a gang costs least first, then all of them."""
-        found = self.templates(gang)
-        cheap = [(price, kinds, template) for price, kinds, template in found if price <= most]
+        result = self.templates(gang)
+        cheap = [(price, kinds, template) for price, kinds, template in result if price <= most]
         if self._is_on_several(gang):
             yield from ((None, kinds) for _, kinds, _ in cheap)
             yield from ((template, None) for _, _, template in cheap)
-        elif len({price for price, _, _ in found}) > 1:
+        elif len({price for price, _, _ in result}) > 1:
             for _, same in groupby(cheap, key=itemgetter(0)):
                 yield None, frozenset[str]().union(*(kinds for _, kinds, _ in same))
         yield None, None
@@ -199,10 +199,10 @@ class SharedWorkers(WholeWorkers):
         held = Reserved(job, gang)
         if self.cost(gang) <= 1 and self._left <= 0:
             return held  # nothing that is free is of use to it
-        found = self._first_fit(gang)
-        if found is None:
+        results = self._first_fit(gang)
+        if results is None:
             return super().reserve(job, gang, most)
-        held.at, held.after, held.located = found
+        held.at, held.after, held.located = results
         held.units = self._hold_back(held, most)
         return held
 
@@ -240,14 +240,14 @@ class SharedWorkers(WholeWorkers):
 
     def delayed_by(self, held: Reserved, others: Sequence[Reserved]) -> Reserved | None:
         """Return the first for whom what a gang would start on is kept; None if it would not start without that."""
-        kept = [other for other in others if other.located and other.job is not held.job]
+        reserved = [other for other in others if other.located and other.job is not held.job]
         mark = self._free.mark()
-        for other in (*kept, held):
+        for other in (*reserved, held):
             for number in other.floats:
                 self._free.give_back(number)
-        fits = bool(kept) and self._free.take(held.gang.demand) is not None
+        fits = bool(reserved) and self._free.take(held.gang.demand) is not None
         self._free.undo(mark)
-        return min(kept, key=lambda one: (one.job.submitted, one.job.id)) if fits else None
+        return min(reserved, key=lambda one: (one.job.submitted, one.job.id)) if fits else None
 
     def _ends_in_order(self) -> list[End]:
         """Return the ends of what runs and of what starts in this round."""
@@ -266,7 +266,7 @@ class SharedWorkers(WholeWorkers):
 
     def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
         """Return where a gang's parts can lie soonest, and when they can."""
-        found: dict[str, Amounts] = {}
+        results: dict[str, Amounts] = {}
         template = next((template for _, _, template in self.templates(gang)), dict[str, Amounts]())
         most = LOOKED_AT + len(template)
         ordered: dict[tuple[str, frozenset[tuple[str, int]]], Iterator[Place]] = {}
@@ -274,11 +274,11 @@ class SharedWorkers(WholeWorkers):
             key = self._kind_of(worker), frozenset(amounts.items())
             if key not in ordered:
                 ordered[key] = iter(self._by_room(key[0], amounts, most))
-            name = next((name for _, name in ordered[key] if name not in found), worker)
-            found[name] = amounts
-        if len(found) < len(template) or self.view.place(gang.demand, list(found)) is None:
-            found = dict(template)
-        return found, max((self._room_at(name, amounts) for name, amounts in found.items()), default=inf)
+            name = next((name for _, name in ordered[key] if name not in results), worker)
+            results[name] = amounts
+        if len(results) < len(template) or self.view.place(gang.demand, list(results)) is None:
+            results = dict(template)
+        return results, max((self._room_at(name, amounts) for name, amounts in results.items()), default=inf)
 
     def _by_room(self, kind: str, amounts: Amounts, most: int) -> list[Place]:
         """Return workers of a kind, those that have room first before the others; ties by how much is free."""
@@ -298,20 +298,20 @@ class SharedWorkers(WholeWorkers):
     def _hold_back(self, held: Reserved, most: int) -> int:
         """Take out of what is free what is reserved, and leave that alone in the reservation; return its units."""
         if held.located and self.view.free is not None:
-            number, found, held.vertices = self.view.free.keep_place(held.located, self.unit, most)
-            held.parts, held.floats, kept = dict(found), [number], self.held([found])
-            self._left -= kept
-            return kept
-        kept, parts = 0, dict[str, Amounts]()
+            number, result, held.vertices = self.view.free.keep_place(held.located, self.unit, most)
+            held.parts, held.floats, reserved = dict(result), [number], self.held([result])
+            self._left -= reserved
+            return reserved
+        reserved, parts = 0, dict[str, Amounts]()
         for worker, amounts in held.parts.items():
             free = self._free.amounts(worker)
             part = {kind: min(amount, max(0, free.get(kind, 0))) for kind, amount in amounts.items()}
-            part[self.unit] = min(part.get(self.unit, 0), most - kept)
-            kept += part[self.unit]
+            part[self.unit] = min(part.get(self.unit, 0), most - reserved)
+            reserved += part[self.unit]
             parts[worker] = part
-        self._left -= kept
+        self._left -= reserved
         held.parts, held.floats = parts, [self._free.keep(worker, part) for worker, part in parts.items()]
-        return kept
+        return reserved
 
     def _give_back(self, held: Reserved) -> None:
         self._left += sum(part.get(self.unit, 0) for part in held.parts.values())
@@ -325,19 +325,19 @@ class SharedWorkers(WholeWorkers):
         by_worker: dict[frozenset[str], list[Unit]] = {}
         for unit in units:
             by_worker.setdefault(unit.workers, []).append(unit)
-        single = [found for workers, found in by_worker.items() if len(workers) == 1]
-        for found in [*single, units]:
-            if chosen := self._enough(gang, found):
+        single = [result for workers, result in by_worker.items() if len(workers) == 1]
+        for result in [*single, units]:
+            if chosen := self._enough(gang, result):
                 return chosen
         return []
 
     def _enough(self, gang: GangView, units: list[Unit]) -> list[Unit]:
-        wanted = self.cost(gang)
+        requirement = self.cost(gang)
         chosen: list[Unit] = []
         for unit in units:
-            if unit.size <= wanted and all(self.census.is_ready(worker) for worker in unit.workers):
+            if unit.size <= requirement and all(self.census.is_ready(worker) for worker in unit.workers):
                 chosen.append(unit)
-                wanted -= unit.size
+                requirement -= unit.size
                 if self._would_fit(gang, chosen):
                     return chosen
         return []

@@ -212,12 +212,12 @@ class WholeWorkers:
 
     def _consume(self, placed: Any) -> bool:
         """Take what a gang wants of the cluster's consumables, all or nothing."""
-        wanted = _outside(placed)
-        if not wanted:
+        requirements = _outside(placed)
+        if not requirements:
             return True
-        if any(amount > self.consumables.get(kind, 0) for kind, amount in wanted.items()):
+        if any(amount > self.consumables.get(kind, 0) for kind, amount in requirements.items()):
             return False
-        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in wanted.items()})
+        self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in requirements.items()})
         return True
 
     # ── reserve ──
@@ -225,8 +225,8 @@ class WholeWorkers:
     def lacks_outside(self, gang: GangView) -> Amounts:
         """Return what a gang lacks of what is cluster-wide, although there are workers for it."""
         take = self._find(gang, self.cost(gang)) if gang.question not in self.hopeless else None
-        wanted = _outside(take.placed) if take else {}
-        return {kind: amount for kind, amount in wanted.items() if amount > self.consumables.get(kind, 0)}
+        requirements = _outside(take.placed) if take else {}
+        return {kind: amount for kind, amount in requirements.items() if amount > self.consumables.get(kind, 0)}
 
     def reserve(self, job: JobView, gang: GangView, most: int) -> Reserved:
         """Hold back what is idle of the workers a gang can have soonest, of `most` units at most."""
@@ -244,9 +244,11 @@ class WholeWorkers:
     def reserve_outside(self, held: Reserved) -> None:
         """Hold back what is free of what a gang wants of the cluster beside its workers."""
         take = self.view.place(held.gang.demand, self.census.everyone())
-        wanted = _outside(take.placed) if take else {}
-        held.at = max(held.at, self.ends.room_at("", self.consumables, wanted))
-        held.outside = {kind: min(amount, max(0, self.consumables.get(kind, 0))) for kind, amount in wanted.items()}
+        requirements = _outside(take.placed) if take else {}
+        held.at = max(held.at, self.ends.room_at("", self.consumables, requirements))
+        held.outside = {
+            kind: min(amount, max(0, self.consumables.get(kind, 0))) for kind, amount in requirements.items()
+        }
         self.consumables.update({kind: self.consumables[kind] - amount for kind, amount in held.outside.items()})
 
     def _soonest(self, gang: GangView) -> tuple[dict[str, Amounts], float]:
@@ -311,16 +313,16 @@ class WholeWorkers:
 
     def victims(self, gang: GangView, units: list[Unit]) -> list[Unit]:
         """Return the newest units whose workers can host the gang and no more; none if there are none."""
-        hosts, wanted = self.view.hosts(gang.demand), self.cost(gang)
+        hosts, demand = self.view.hosts(gang.demand), self.cost(gang)
         chosen: list[Unit] = []
         for unit in units:
-            if unit.size <= wanted and all(self._kind_of(worker) in hosts for worker in unit.workers):
+            if unit.size <= demand and all(self._kind_of(worker) in hosts for worker in unit.workers):
                 chosen.append(unit)
-                wanted -= unit.size
-            if not wanted:
+                demand -= unit.size
+            if not demand:
                 break
         freed = sorted(worker for unit in chosen for worker in unit.workers)
-        return [] if wanted or self.view.place(gang.demand, freed) is None else chosen
+        return [] if demand or self.view.place(gang.demand, freed) is None else chosen
 
     def _kind_of(self, worker: str) -> str:
         return self.census.workers[worker].kind if worker in self.census.workers else ""
@@ -328,11 +330,11 @@ class WholeWorkers:
 
 def _outside(placed: Any) -> dict[str, int]:
     """Sum what a take wants of what is cluster-wide."""
-    wanted: dict[str, int] = {}
+    requirements: dict[str, int] = {}
     for _, held in placed:
         for kind, amount in held.get("", {}).items():
-            wanted[kind] = wanted.get(kind, 0) + amount
-    return wanted
+            requirements[kind] = requirements.get(kind, 0) + amount
+    return requirements
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,12 @@ def _found(view: View, job: JobView, start: float | None, seconds: float, settin
 
 def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:
     """Return a view as it will be at a time, as far as what runs has a known end."""
-    left = _without(view, [run for run in view.runs if end_of(run, view.now, settings) <= time])
+    remaining = _without(view, [run for run in view.runs if end_of(run, view.now, settings) <= time])
     return replace(
-        left,
+        remaining,
         now=time,
-        workers=[replace(worker, load={}) for worker in left.workers],
-        reservations=[kept for kept in view.reservations if kept.end > time],
+        workers=[replace(worker, load={}) for worker in remaining.workers],
+        reservations=[reserved for reserved in view.reservations if reserved.end > time],
         memory={},
         settings=settings,
         census=None,

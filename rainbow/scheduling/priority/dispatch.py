@@ -145,7 +145,7 @@ class Dispatch:
             if passes and self._covered(item) and not self._may_promise(item) and key_of(item) not in promised:
                 continue
             if stops and (k or not self._may_reserve()) and self._full():
-                self.outcomes.extend(Outcome(left, BEHIND) for left in row.items[k:])
+                self.outcomes.extend(Outcome(remaining, BEHIND) for remaining in row.items[k:])
                 break
             self.outcomes.append(self._decide(item))
         return self.outcomes
@@ -154,12 +154,12 @@ class Dispatch:
         """Decide about what is left when no more times are promised: what may start, and what was promised before."""
         self._refuse_least(row, at)
         unseen = promised.difference(key_of(outcome.item) for outcome in self.outcomes)
-        told = {k for k in range(at, len(row)) if key_of(row.items[k]) in unseen} if unseen else set[int]()
-        for until in (*sorted(told), len(row)):
+        answers = {k for k in range(at, len(row)) if key_of(row.items[k]) in unseen} if unseen else set[int]()
+        for until in (*sorted(answers), len(row)):
             for k in self._uncovered(row, at, until):
                 if not self._covered(row.items[k]):
                     self.outcomes.append(self._decide(row.items[k]))
-            if until in told:
+            if until in answers:
                 self.outcomes.append(self._decide(row.items[until]))
             at = until + 1
 
@@ -190,8 +190,8 @@ class Dispatch:
     def _decide(self, item: Item) -> Outcome:
         if item.asks.fault or self._limited(item):
             return Outcome(item, FAULTY if item.asks.fault else LIMITED)
-        if self.entered is not None and (kept := self._as_promised(self.entered, item)):
-            return kept
+        if self.entered is not None and (reserved := self._as_promised(self.entered, item)):
+            return reserved
         if self.blocked:
             return Outcome(item, BEHIND)
         if self.brief and self._covered(item) and not self._may_promise(item):
@@ -301,15 +301,15 @@ class Dispatch:
         """
         if not {KEPT, FITS, MAINTENANCE} & set(reasons.counts) or not item.groups:
             return None
-        now, kept = self.lines.view.now, self._kept(item)
-        low, high = 0, len(kept)
+        now, reserved = self.lines.view.now, self._kept(item)
+        low, high = 0, len(reserved)
         while low < high and self.explained <= MOST_ANSWERS:
             self.explained += len(self.lines.workers)
             middle = (low + high + 1) // 2
-            seconds = kept[middle - 1].start - now
+            seconds = reserved[middle - 1].start - now
             shorter = replace(item, duration=seconds, category=("shorter", item.category, seconds))
             low, high = (middle, high) if self.assigner.now_for(shorter) else (low, middle - 1)
-        return kept[low - 1] if low else None
+        return reserved[low - 1] if low else None
 
     def _kept(self, item: Item) -> list[Ahead]:
         """Return what is kept ahead of an item's end, by start: by reservations and for the items before it."""

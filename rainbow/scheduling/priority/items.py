@@ -21,18 +21,18 @@ MOST_NAMES = 100_000  # names that are kept from plan to plan
 
 def items(view: View, settings: Mapping[str, Any]) -> list[Item]:
     """Return every waiting gang, in order of submission."""
-    found, known = noted(view, settings), environments(settings)
-    kept = {reservation.id: reservation for reservation in view.reservations}
+    result, known = noted(view, settings), environments(settings)
+    reserved = {reservation.id: reservation for reservation in view.reservations}
     made: list[Item] = []
-    before, found.of_job = found.of_job, {}
+    before, result.of_job = result.of_job, {}
     for job in view.jobs:
         own = before.get(job.id)
         if own is None or own[0].job is not job:
-            own = [*_items(view, settings, job, known, kept, found.names)]
+            own = [*_items(view, settings, job, known, reserved, result.names)]
             if not own or own[0].asks.reservation or own[0].asks.fault:
                 made += own
                 continue
-        found.of_job[job.id] = own
+        result.of_job[job.id] = own
         made += own
     for place, item in enumerate(made):
         item.place = place
@@ -66,13 +66,13 @@ def noted(view: View, settings: Mapping[str, Any]) -> Noted:
 
 def items_of(view: View, settings: Mapping[str, Any], job: JobView, names: Categories) -> Iterator[Item]:
     """Yield the items of one job; their places are given later."""
-    kept = {reservation.id: reservation for reservation in view.reservations}
-    return _items(view, settings, job, environments(settings), kept, names)
+    reserved = {reservation.id: reservation for reservation in view.reservations}
+    return _items(view, settings, job, environments(settings), reserved, names)
 
 
 def environments(settings: Mapping[str, Any]) -> dict[str, Environment]:
     """Return the parallel environments by name."""
-    return {name: Environment(name, **given) for name, given in settings["parallel_environments"].items()}
+    return {name: Environment(name, **options) for name, options in settings["parallel_environments"].items()}
 
 
 def _items(
@@ -80,7 +80,7 @@ def _items(
     settings: Mapping[str, Any],
     job: JobView,
     known: Mapping[str, Environment],
-    kept: Mapping[str, ReservationView],
+    reserved: Mapping[str, ReservationView],
     names: Categories,
 ) -> Iterator[Item]:
     """Yield the items of a job; their places are given later."""
@@ -93,7 +93,7 @@ def _items(
         else:
             item = _item(view, settings, job, gang, asks)
             item.environments = matching or ((ALONE if item.counts == (1,) else SPREAD),)
-            item.duration = _duration(gang, settings, kept.get(asks.reservation), view.now)
+            item.duration = _duration(gang, settings, reserved.get(asks.reservation), view.now)
             item.category, item.family = names.category(item), names.family(item)
         last = item
         yield item
@@ -150,16 +150,18 @@ def _possible(view: View, job: JobView, asks: JobRequest, environments: Mapping[
     """Return what a job asks, or the fault that it names something there is not."""
     if asks.pe and not _environments(asks, environments):
         return JobRequest(fault=f"unknown parallel environment {asks.pe!r}")
-    if asks.reservation and all(kept.id != asks.reservation for kept in view.reservations):
+    if asks.reservation and all(reserved.id != asks.reservation for reserved in view.reservations):
         return JobRequest(fault=f"advance reservation {asks.reservation!r} not found")
-    if asks.reservation and any(kept.id == asks.reservation and not admits(kept, job) for kept in view.reservations):
+    if asks.reservation and any(
+        reserved.id == asks.reservation and not admits(reserved, job) for reserved in view.reservations
+    ):
         return JobRequest(fault=f"advance reservation {asks.reservation!r} cannot be used by {job.requestor}")
     return asks
 
 
-def admits(kept: ReservationView, job: JobView) -> bool:
+def admits(reserved: ReservationView, job: JobView) -> bool:
     """Return whether a job may run in an advance reservation."""
-    return kept.requestors is None or job.requestor in kept.requestors
+    return reserved.requestors is None or job.requestor in reserved.requestors
 
 
 class Categories:

@@ -117,11 +117,11 @@ def prioritise(
         return
     parts = [NOTHING_URGENT if same and not item.asks.deadline else urgency(item, now, settings) for item in waiting]
     urgencies = [sum(part.values()) for part in parts]
-    asked = Normalised(LOWEST, HIGHEST)
+    request = Normalised(LOWEST, HIGHEST)
     urgent = Normalised(min(urgencies, default=0.0), max(urgencies, default=0.0))
     owed = Normalised(0.0, max(tickets, default=0.0))
     for item, part, sum_, own in zip(waiting, parts, urgencies, tickets, strict=True):
-        npprio = asked[item.job.priority + min(item.asks.priority, may_ask)]
+        npprio = request[item.job.priority + min(item.asks.priority, may_ask)]
         nurg, ntix = urgent[sum_], owed[own]
         item.terms = {**part, "tickets": own, "npprio": npprio, "nurg": nurg, "ntix": ntix}
         item.priority = by_priority * npprio + by_urgency * nurg + by_ticket * ntix
@@ -137,13 +137,13 @@ def _prioritise_as_asked(waiting: Iterable[Item], settings: Mapping[str, Any]) -
     weights, may_ask = settings["weights"], settings["most_asked_priority"]
     known: dict[float, tuple[Mapping[str, float], float]] = {}
     for item in waiting:
-        asked = item.job.priority + min(item.asks.priority, may_ask)
-        if asked not in known:
-            npprio, middle = normalised(asked, LOWEST, HIGHEST), normalised(0.0, 0.0, 0.0)
+        requested = item.job.priority + min(item.asks.priority, may_ask)
+        if requested not in known:
+            npprio, middle = normalised(requested, LOWEST, HIGHEST), normalised(0.0, 0.0, 0.0)
             terms = {**NOTHING_URGENT, "tickets": 0.0, "npprio": npprio, "nurg": middle, "ntix": middle}
             own = weights["priority"] * npprio + weights["urgency"] * middle + weights["ticket"] * middle
-            known[asked] = terms, own
-        item.terms, item.priority = known[asked]
+            known[requested] = terms, own
+        item.terms, item.priority = known[requested]
         if item.job.priority <= BEHIND_ALL:
             item.priority += item.job.priority
 
@@ -282,7 +282,7 @@ def tickets(
     waiting: Sequence[Item],
     active: Sequence[Owners],
     usage: Mapping[str, float],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     length: float | None = None,
 ) -> list[float]:
     """Return the tickets of every item, in the order given.
@@ -291,18 +291,20 @@ def tickets(
     Grid Engine reads it.
     """
     counts = Counter(item.job.id for item in waiting)
-    asked = _asked(waiting, given["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
-    sums = [0.0] * len(asked)  # by place in `asked`
-    for letter in given["hierarchy"]:
-        places = sorted(range(len(asked)), key=lambda n: (-sums[n], -asked[n].asks.job_share, asked[n].place))
-        order = [asked[n] for n in places]
+    requests = _asked(waiting, options["max_pending_tasks_per_job"]) if len(counts) < len(waiting) else list(waiting)
+    sums = [0.0] * len(requests)  # by place in `requests`
+    for letter in options["hierarchy"]:
+        places = sorted(
+            range(len(requests)), key=lambda n: (-sums[n], -requests[n].asks.job_share, requests[n].place)
+        )
+        order = [requests[n] for n in places]
         policy = {"O": _override, "F": _functional, "S": _entitled}[letter]
         if letter == "S" and length is not None:
             policy = partial(_in_turn, length)
-        for n, more in zip(places, policy(order, active, usage, given), strict=True):
+        for n, more in zip(places, policy(order, active, usage, options), strict=True):
             sums[n] += more
     by_job: dict[str, list[float]] = {}
-    for item, owed in zip(asked, sums, strict=True):
+    for item, owed in zip(requests, sums, strict=True):
         by_job.setdefault(item.job.id, []).append(owed)
     seen: Counter[str] = Counter()
     return [_next(by_job.get(item.job.id, [0.0]), seen, item.job.id) for item in waiting]
@@ -317,70 +319,72 @@ def _next(owed: Sequence[float], seen: Counter[str], job: str) -> float:
 def _asked(waiting: Sequence[Item], most: int) -> list[Item]:
     """Return the first items of every job; further ones are worth what the last of these is."""
     seen: Counter[str] = Counter()
-    kept = []
+    reserved = []
     for item in waiting:
         seen[item.job.id] += 1
         if seen[item.job.id] <= most:
-            kept.append(item)
-    return kept
+            reserved.append(item)
+    return reserved
 
 
 def _override(
-    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], options: Mapping[str, Any]
 ) -> list[float]:
     """What an operator gives to owners, divided among their jobs, and to single jobs."""
-    held = given["override"]
+    held = options["override"]
     counts = _counted([*active, *(item.owners for item in order)])
 
     def of(owners: Owners) -> float:
         total = float(held["jobs"].get(owners["job"], 0.0))
         for kind in KINDS[:3]:
             own = held[f"{kind}s"].get(owners[kind], 0.0)
-            total += own / counts[kind, owners[kind]] if given["share_override_tickets"] else own
+            total += own / counts[kind, owners[kind]] if options["share_override_tickets"] else own
         return total
 
     return [of(item.owners) for item in order]
 
 
 def _functional(
-    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], options: Mapping[str, Any]
 ) -> list[float]:
     """Divide the functional tickets by the shares of users, projects, departments and jobs."""
-    weights = {kind: given["functional_weights"][kind] for kind in KINDS}
-    chosen, rest = order[: given["max_functional_jobs"]], order[given["max_functional_jobs"] :]
+    weights = {kind: options["functional_weights"][kind] for kind in KINDS}
+    chosen, rest = order[: options["max_functional_jobs"]], order[options["max_functional_jobs"] :]
     running = _counted(active)
-    parts = {kind: _parts(kind, chosen, running, given) for kind in KINDS if weights[kind]}
-    sums = {kind: sum(part) + _active_parts(kind, active, running, given) for kind, part in parts.items()}
+    parts = {kind: _parts(kind, chosen, running, options) for kind in KINDS if weights[kind]}
+    sums = {kind: sum(part) + _active_parts(kind, active, running, options) for kind, part in parts.items()}
     used = sum(weights[kind] for kind in parts if sums[kind])
-    found = [
-        given["functional"] * sum(weights[k] / used * parts[k][n] / sums[k] for k in parts if sums[k])
+    results = [
+        options["functional"] * sum(weights[k] / used * parts[k][n] / sums[k] for k in parts if sums[k])
         for n, _ in enumerate(chosen)
     ]
-    return [*found, *[found[-1] if found else 0.0] * len(rest)]
+    return [*results, *[results[-1] if results else 0.0] * len(rest)]
 
 
-def _shares(kind: str, owners: Owners, given: Mapping[str, Any]) -> float:
+def _shares(kind: str, owners: Owners, options: Mapping[str, Any]) -> float:
     if kind == "job":
         return 1.0
-    return float(given["functional_shares"][f"{kind}s"].get(owners[kind], 0.0))
+    return float(options["functional_shares"][f"{kind}s"].get(owners[kind], 0.0))
 
 
-def _parts(kind: str, order: Iterable[Item], running: Mapping[Any, int], given: Mapping[str, Any]) -> list[float]:
+def _parts(kind: str, order: Iterable[Item], running: Mapping[Any, int], options: Mapping[str, Any]) -> list[float]:
     seen: Counter[str] = Counter()
     result = []
     for item in order:
         name = item.owners[kind]
         seen[name] += 1
-        divided = running.get((kind, name), 0) + seen[name] if given["share_functional_shares"] else 1
-        result.append(_shares(kind, item.owners, given) / divided)
+        divided = running.get((kind, name), 0) + seen[name] if options["share_functional_shares"] else 1
+        result.append(_shares(kind, item.owners, options) / divided)
     return result
 
 
-def _active_parts(kind: str, active: Iterable[Owners], running: Mapping[Any, int], given: Mapping[str, Any]) -> float:
+def _active_parts(
+    kind: str, active: Iterable[Owners], running: Mapping[Any, int], options: Mapping[str, Any]
+) -> float:
     """What running jobs hold of the shares of a kind."""
-    if not given["share_functional_shares"]:
-        return sum(_shares(kind, owners, given) for owners in active)
-    return sum(_shares(kind, owners, given) / running[kind, owners[kind]] for owners in active)
+    if not options["share_functional_shares"]:
+        return sum(_shares(kind, owners, options) for owners in active)
+    return sum(_shares(kind, owners, options) / running[kind, owners[kind]] for owners in active)
 
 
 def _in_turn(
@@ -388,33 +392,35 @@ def _in_turn(
     order: Sequence[Item],
     active: Sequence[Owners],
     usage: Mapping[str, float],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> list[float]:
     """Divide the share tickets by whose turn the share tree says it is."""
-    if not given["share_tree"] or not given["share"]:
+    if not options["share_tree"] or not options["share"]:
         return [0.0] * len(order)
-    wanted = [(leaf_of(item.owners), charge(item, given["usage_weights"], length)) for item in order]
-    places = turns(given["share_tree"], wanted, usage, given["compensation_factor"])
+    requirements = [(leaf_of(item.owners), charge(item, options["usage_weights"], length)) for item in order]
+    places = turns(options["share_tree"], requirements, usage, options["compensation_factor"])
     whole = sum(1 / turn for turn in range(1, len(places) + 1))
     result = [0.0] * len(order)
     for turn, place in enumerate(places, start=1):
-        result[place] = given["share"] / turn / whole
+        result[place] = options["share"] / turn / whole
     return result
 
 
 def _entitled(
-    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], given: Mapping[str, Any]
+    order: Sequence[Item], active: Sequence[Owners], usage: Mapping[str, float], options: Mapping[str, Any]
 ) -> list[float]:
     """Divide the share tickets by what the tree owes each leaf with jobs."""
-    if not given["share_tree"] or not given["share"]:
+    if not options["share_tree"] or not options["share"]:
         return [0.0] * len(order)
     leaves = [leaf_of(item.owners) for item in order]
-    owed = entitlements(given["share_tree"], {*leaves, *map(leaf_of, active)}, usage, given["compensation_factor"])
+    owed = entitlements(
+        options["share_tree"], {*leaves, *map(leaf_of, active)}, usage, options["compensation_factor"]
+    )
     seen = Counter(leaf_of(owners) for owners in active)
     result = []
     for leaf in leaves:
         seen[leaf] += 1
-        result.append(given["share"] * owed.get(leaf, 0.0) / seen[leaf])
+        result.append(options["share"] * owed.get(leaf, 0.0) / seen[leaf])
     return result
 
 

@@ -64,23 +64,23 @@ ENTRIES = frozenset(
 
 def read_asks(of: JobView | RunView) -> JobRequest:
     """Read a job's entries."""
-    given = of.attributes
-    if not given or ENTRIES.isdisjoint(given):
+    options = of.attributes
+    if not options or ENTRIES.isdisjoint(options):
         return NOTHING
     try:
-        soft = _mapping(given, "soft")
+        soft = _mapping(options, "soft")
         return JobRequest(
-            queues=_names(given, "queue"),
-            master_queues=_names(given, "master_queue"),
-            pe=_text(given, "pe"),
-            project=_text(given, "project"),
-            department=_text(given, "department"),
-            reserve=_flag(given, "reserve"),
-            reservation=_text(given, "reservation"),
-            deadline=_number(given, "deadline"),
-            job_share=_number(given, "job_share"),
-            tasks_at_once=int(_number(given, "tasks_at_once")),
-            priority=_number(given, "priority", -(2**53)),
+            queues=_names(options, "queue"),
+            master_queues=_names(options, "master_queue"),
+            pe=_text(options, "pe"),
+            project=_text(options, "project"),
+            department=_text(options, "department"),
+            reserve=_flag(options, "reserve"),
+            reservation=_text(options, "reservation"),
+            deadline=_number(options, "deadline"),
+            job_share=_number(options, "job_share"),
+            tasks_at_once=int(_number(options, "tasks_at_once")),
+            priority=_number(options, "priority", -(2**53)),
             soft_queues=_names(soft, "queue"),
             soft=_amounts(soft, "resources"),
         )
@@ -92,45 +92,45 @@ class Malformed(ValueError):
     """An entry is not of the documented form."""
 
 
-def _text(given: Mapping[str, Any], key: str) -> str:
-    value = given.get(key, "")
+def _text(options: Mapping[str, Any], key: str) -> str:
+    value = options.get(key, "")
     if not isinstance(value, str):
         raise Malformed(f"{key} is a text")
     return value
 
 
-def _names(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = given.get(key, ())
+def _names(options: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = options.get(key, ())
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, (list, tuple)) or not all(isinstance(name, str) for name in listed):
         raise Malformed(f"{key} is a name or a list of names")
     return tuple(name for name in listed if name)
 
 
-def _flag(given: Mapping[str, Any], key: str) -> bool:
-    value = given.get(key, False)
+def _flag(options: Mapping[str, Any], key: str) -> bool:
+    value = options.get(key, False)
     if not isinstance(value, bool):
         raise Malformed(f"{key} must be true or false")
     return value
 
 
-def _number(given: Mapping[str, Any], key: str, least: float = 0.0) -> float:
-    value = given.get(key, 0)
+def _number(options: Mapping[str, Any], key: str, least: float = 0.0) -> float:
+    value = options.get(key, 0)
     whole = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not whole or not math.isfinite(value) or not least <= value <= 2**53:
         raise Malformed(f"{key} is a number from {least:g} up")
     return float(value)
 
 
-def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = given.get(key, {})
+def _mapping(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = options.get(key, {})
     if not isinstance(value, Mapping):
         raise Malformed(f"{key} is a mapping")
     return value
 
 
-def _amounts(given: Mapping[str, Any], key: str) -> dict[str, int]:
-    return {str(kind): math.ceil(_number(_mapping(given, key), kind)) for kind in _mapping(given, key)}
+def _amounts(options: Mapping[str, Any], key: str) -> dict[str, int]:
+    return {str(kind): math.ceil(_number(_mapping(options, key), kind)) for kind in _mapping(options, key)}
 
 
 class Need(NamedTuple):

@@ -77,11 +77,11 @@ def remembered(
     memory: dict[str, Any] = {}
     if settings["queues"] or settings["quotas"] or settings["parallel_environments"]:
         known = view.memory.get("running", {})
-        kept = {run.task: known[run.task] for run in view.runs if run.task in known}
+        reserved = {run.task: known[run.task] for run in view.runs if run.task in known}
         for outcome in outcomes:
             if outcome.verdict == STARTED and outcome.grant is not None:
-                kept[outcome.item.gang.tasks[0]] = _where(outcome.grant)
-        memory["running"] = kept
+                reserved[outcome.item.gang.tasks[0]] = _where(outcome.grant)
+        memory["running"] = reserved
     before = view.memory.get("suspended")
     suspended = {run.task for run in view.runs}.intersection(before) if before else set()
     suspended |= {order.task for order in held if isinstance(order, Suspend)}
@@ -101,16 +101,16 @@ def kept(run: Run) -> Iterator[KeptBlock]:
         grant = outcome.grant
         if grant is None or outcome.verdict == STARTED:
             continue
-        until, found, on = (inf if grant.after else grant.start), Counter[str](), set[str]()
+        until, result, on = (inf if grant.after else grant.start), Counter[str](), set[str]()
         for spot, _ in grant.spots:
             if spot.worker not in on:
                 for kind, amount in grant.booking.get(spot.worker, {}).items():
                     free = timeline.free_at(spot.worker, kind, now) + (amount if grant.after else 0)
                     if (idle := min(amount, free)) > 0:
-                        found[kind] += idle
+                        result[kind] += idle
                         on.add(spot.worker)
-        if found:
-            yield KeptBlock(outcome.item.job.id, dict(found), len(on), until)
+        if result:
+            yield KeptBlock(outcome.item.job.id, dict(result), len(on), until)
 
 
 NAME = "priority"  # what this policy remembers stands under its name, beside what others left
@@ -149,10 +149,10 @@ def _dispatched(
         view.free.begin()  # what the run before has taken is free again
     lines = ResourceLines(view, settings, environments(settings).values())
     assigner = Assigner(lines, settings, view.memory.get("slot_search", {}))
-    kept = Entered.of(lines, settings, row.items, entered) if entered else None
+    reserved = Entered.of(lines, settings, row.items, entered) if entered else None
     first = memory.get("first", {})
     since = first["at"] if row.items and row.items[0].job.id == first.get("job") else None
-    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, kept, since).run(row), memory)
+    return Run(settings, lines, assigner, Dispatch(view, settings, lines, assigner, reserved, since).run(row), memory)
 
 
 def _in_danger(run: Run, row: Row) -> list[Promise]:
@@ -173,25 +173,25 @@ def _in_order(view: View, settings: Mapping[str, Any]) -> tuple[Row, dict[str, A
         return queue.led_by(job), {"first": first} if first else {}, {}
     waiting = items(view, settings)
     memory = _prioritise(view, waiting, settings)
-    since, found = rank(view, waiting, settings), ordered(waiting)
-    keep_queue(view, settings, found)
-    job, first = first_for_age(view, settings, {item.job.id: [item] for item in found}, before)
-    found = sorted(found, key=lambda item: item.job.id != job) if job else found
-    row = Row(late_first(found, view.now, settings["starve"]))
+    since, results = rank(view, waiting, settings), ordered(waiting)
+    keep_queue(view, settings, results)
+    job, first = first_for_age(view, settings, {item.job.id: [item] for item in results}, before)
+    results = sorted(results, key=lambda item: item.job.id != job) if job else results
+    row = Row(late_first(results, view.now, settings["starve"]))
     return row, memory | ({"first": first} if first else {}), since
 
 
 def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Set the priority of every item; return the memory with usage brought up to now."""
-    given = settings["tickets"]
+    options = settings["tickets"]
     memory: dict[str, Any] = {}
-    if not any((given["share"], given["functional"], *given["override"].values())):
+    if not any((options["share"], options["functional"], *options["override"].values())):
         prioritise(waiting, view.now, settings, [0.0] * len(waiting), view.factor)
         return memory
     held = {run.task: owners(run.job, run.requestor, read_asks(run)) for run in view.runs}
     used: Mapping[str, float] = {}
     length: float | None = None
-    if given["share"] and given["share_tree"]:
+    if options["share"] and options["share_tree"]:
         memory["usage"] = counted(view, settings)
         used = memory["usage"]["used"]
         if settings["compat"] != GRID_ENGINE:
@@ -199,7 +199,7 @@ def _prioritise(view: View, waiting: list[Item], settings: Mapping[str, Any]) ->
             length = memory["lengths"]["mean"]
             used = expected(view, used, length, settings)
     active = list({own["job"]: own for own in held.values()}.values())
-    prioritise(waiting, view.now, settings, tickets(waiting, active, used, given, length), view.factor)
+    prioritise(waiting, view.now, settings, tickets(waiting, active, used, options, length), view.factor)
     return memory
 
 
@@ -245,9 +245,9 @@ class Priority:
         )
         if view.quiet:
             return Plan(made, memory=memory, promises=promises, broken=broken)
-        told = tuple(waits(run.lines, run.outcomes, promises))
+        answers = tuple(waits(run.lines, run.outcomes, promises))
         known = figures(run.outcomes)
-        return Plan(made, told, known, memory, promises=promises, broken=broken, kept=tuple(kept(run)))
+        return Plan(made, answers, known, memory, promises=promises, broken=broken, kept=tuple(kept(run)))
 
     def ranked(self, view: View) -> list[tuple[str, int]]:
         """Return (job, number of its gang) of what waits and can start at all, in the order in which it is tried."""
@@ -258,9 +258,9 @@ class Priority:
 
     def promising(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings under which every job may be promised a time."""
-        given = {key: value for key, value in settings.items() if key != "max_reservation"}
+        options = {key: value for key, value in settings.items() if key != "max_reservation"}
         return {
-            **given,
+            **options,
             "discipline": "conservative",
             "plan_depth": 0,
             "max_jobs_per_user": 0,
@@ -307,13 +307,13 @@ FOR_GOOD = {UNFIT, SMALL}  # what no end of a task and no other state of a worke
 
 def waits(lines: ResourceLines, outcomes: Iterable[Outcome], promises: Iterable[Promise] = ()) -> list[Wait]:
     """Return one reason for every job of which something waits: that of its first waiting gang."""
-    told: dict[str, Wait] = {}
+    answer: dict[str, Wait] = {}
     promised = {one.key: one for one in promises}
     for ahead, outcome in enumerate(outcome for outcome in outcomes if outcome.verdict != STARTED):
         job = outcome.item.job.id
-        if job not in told:
-            told[job] = _wait(lines, outcome, ahead, promised.get(key_of(outcome.item)))
-    return list(told.values())
+        if job not in answer:
+            answer[job] = _wait(lines, outcome, ahead, promised.get(key_of(outcome.item)))
+    return list(answer.values())
 
 
 def _wait(lines: ResourceLines, outcome: Outcome, ahead: int, promise: Promise | None) -> Wait:
@@ -408,8 +408,8 @@ def _unpromised(lines: ResourceLines, item: Item, text: str, facts: dict[str, An
 
 def _outlasts(lines: ResourceLines, item: Item) -> bool:
     """Return whether an item runs longer than there is left of the advance reservation it is for."""
-    kept = lines.reservations.get(item.asks.reservation)
-    return kept is not None and max(lines.view.now, kept.start) + item.duration > kept.end
+    reserved = lines.reservations.get(item.asks.reservation)
+    return reserved is not None and max(lines.view.now, reserved.start) + item.duration > reserved.end
 
 
 def figures(outcomes: Sequence[Outcome], most: int = 1_000) -> dict[str, Any]:

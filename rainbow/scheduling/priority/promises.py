@@ -70,8 +70,8 @@ class Entered:
     ) -> Entered:
         """Return them of what waits, but for those of which a worker is lost."""
         priority = {key_of(item): asked(item, settings) for item in waiting}
-        found = [(priority[one.key], one) for one in promises if one.key in priority and not lost(lines.view, one)]
-        return cls(lines, settings, sorted(found, key=lambda pair: (pair[0], pair[1].key)))
+        results = [(priority[one.key], one) for one in promises if one.key in priority and not lost(lines.view, one)]
+        return cls(lines, settings, sorted(results, key=lambda pair: (pair[0], pair[1].key)))
 
     def enter_for(self, item: Item) -> Iterator[Promise]:
         """Enter what comes before an item; yield it."""
@@ -135,7 +135,7 @@ def renewed(
 def lost(view: View, one: Promise) -> str:
     """Name a worker of a promise's space that is lost; "": none is."""
     ready = {worker.id for worker in view.workers if worker.state is WorkerState.READY}
-    kept_in = {line for kept in view.reservations for line in kept.placement}
+    kept_in = {line for reserved in view.reservations for line in reserved.placement}
     return next((line for line in one.booking if _is_worker(line) and line not in ready | kept_in), "")
 
 
@@ -158,9 +158,9 @@ def _why(
     if item.duration > one.until - one.at + GRACE:
         return "limit", f"its limit is {item.duration:g} s now"
     held = {line for line in one.booking if line}
-    for kept in view.reservations:
-        if kept.start < one.until and kept.end > one.at and held & kept.placement.keys():
-            return "reservation", f"{kept.called} keeps a part of its space"
+    for reserved in view.reservations:
+        if reserved.start < one.until and reserved.end > one.at and held & reserved.placement.keys():
+            return "reservation", f"{reserved.called} keeps a part of its space"
     if job := _higher(view, settings, held, one, item, decided):
         return "priority", f"job {job} has a higher priority"
     for run in view.runs:

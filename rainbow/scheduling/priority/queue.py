@@ -85,8 +85,8 @@ class Row:
 
 
 def _columns(items: Sequence[Item]) -> Columns:
-    asked = [(NO_FAMILY if item.family is None else item.family, item.counts[0], item.duration) for item in items]
-    return np.array(asked, float).reshape(-1, 3).T.copy()
+    requests = [(NO_FAMILY if item.family is None else item.family, item.counts[0], item.duration) for item in items]
+    return np.array(requests, float).reshape(-1, 3).T.copy()
 
 
 class Queue:
@@ -161,8 +161,10 @@ def keep_queue(view: View, settings: Mapping[str, Any], ordered: Sequence[Item])
 
 def _lasts(settings: Mapping[str, Any]) -> bool:
     """Return whether an item's turn stays what it is while time goes by and others come and go."""
-    weights, given = settings["weights"], settings["tickets"]
-    by_others = weights["fair_share"] or given["share"] or given["functional"] or any(given["override"].values())
+    weights, options = settings["weights"], settings["tickets"]
+    by_others = (
+        weights["fair_share"] or options["share"] or options["functional"] or any(options["override"].values())
+    )
     by_time = settings["urgency"] or weights["waiting_time"] or settings["order"] or settings["starve"]
     return bool(settings["categories"]) and not (by_others or by_time)
 

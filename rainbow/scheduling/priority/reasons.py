@@ -58,8 +58,8 @@ class Ahead:
     def facts(self) -> dict[str, Any]:
         """Return the same as facts."""
         start, end = (None, None) if self.unknown else (rfc3339(self.start), rfc3339(self.end))
-        found: dict[str, Any] = {"kept_for": {self.kind: self.name, "start": start, "end": end}}
-        return {**found, "starts_now_within": int(self.seconds)} if self.seconds >= 1 else found
+        results: dict[str, Any] = {"kept_for": {self.kind: self.name, "start": start, "end": end}}
+        return {**results, "starts_now_within": int(self.seconds)} if self.seconds >= 1 else results
 
 
 def _limit(seconds: float) -> str:
@@ -107,8 +107,8 @@ class Reasons:
 
     def _maintenance(self, now: float, zone: Zone) -> Iterator[str]:
         """Say of the first workers in maintenance when that is."""
-        for worker, kept in sorted(self.maintained.items())[:NAMED]:
-            begin, end = (clock(time, now, zone) for time in (kept.start, kept.end))
+        for worker, reserved in sorted(self.maintained.items())[:NAMED]:
+            begin, end = (clock(time, now, zone) for time in (reserved.start, reserved.end))
             yield f"; {worker} is in maintenance from {begin} to {end}"
 
     def facts(self) -> Mapping[str, Any]:
@@ -190,13 +190,13 @@ class Explainer:
         if not again and until == before.until:
             return before
         counts = Counter(before.counts)
-        asked = self._asked(item, again)[0]
+        request = self._asked(item, again)[0]
         maintained = {name: one for name, one in before.maintained.items() if name not in again}
         counts.subtract({said: counts[said] for said in (FITS, KEPT)})
         counts.subtract({MAINTENANCE: len(before.maintained) - len(maintained)})
-        counts.update(asked.counts)
+        counts.update(request.counts)
         counted = {said: count for said, count in sorted(counts.items()) if count}
-        both = maintained | asked.maintained
+        both = maintained | request.maintained
         return Reasons(before.workers, counted, until, before.lines, before.busy, both)
 
     def _key(self, item: Item) -> Hashable:
@@ -219,11 +219,11 @@ class Explainer:
                 by_kind[worker.kind] = _unsuited(item, worker)
             said = by_kind[worker.kind] or ("" if worker.state is WorkerState.READY else STATE)
             said = said or self._best(item, self.spots.get(name, ()), usable, reasons)
-            kept = self._maintained(item, name) if said in (KEPT, BUSY, ADVANCE) else None
+            reserved = self._maintained(item, name) if said in (KEPT, BUSY, ADVANCE) else None
             if said in (FITS, KEPT):
                 room.append(name)
-            if kept is not None and (said == KEPT or kept.start <= self.lines.view.now):
-                reasons.maintained[name], said = kept, MAINTENANCE
+            if reserved is not None and (said == KEPT or reserved.start <= self.lines.view.now):
+                reasons.maintained[name], said = reserved, MAINTENANCE
             counts[said] += 1
         reasons.counts = dict(sorted(counts.items()))
         if usable is not None and (DISABLED in counts or (ACCESS in counts and item.asks.queues)):
@@ -243,8 +243,8 @@ class Explainer:
     def _maintained(self, item: Item, worker: str) -> ReservationView | None:
         """Return the first maintenance of a worker before an item that starts now would end."""
         now = self.lines.view.now
-        kept = (one for one in self.maintenance if worker in one.placement)
-        return next((one for one in kept if one.start < now + item.duration and one.end > now), None)
+        reserved = (one for one in self.maintenance if worker in one.placement)
+        return next((one for one in reserved if one.start < now + item.duration and one.end > now), None)
 
     def _best(
         self, item: Item, spots: Iterable[QueueInstance], usable: set[QueueInstance] | None, reasons: Reasons
@@ -297,8 +297,8 @@ class Explainer:
     def _in_advance(self, line: str, kind: str) -> int:
         """Return what advance reservations keep of a line now."""
         now = self.lines.view.now
-        kept = [one.placement.get(line, {}) for one in self.lines.view.reservations if one.start <= now < one.end]
-        return sum(amounts.get(kind, 0) for amounts in kept)
+        reserved = [one.placement.get(line, {}) for one in self.lines.view.reservations if one.start <= now < one.end]
+        return sum(amounts.get(kind, 0) for amounts in reserved)
 
     def _free(self, line: str, kind: str) -> int:
         """Return what of a line is free now."""

@@ -140,8 +140,8 @@ def entitlements(
     tree: Mapping[str, Any], leaves: Iterable[Leaf], usage: Mapping[str, float], compensation: float
 ) -> dict[Leaf, float]:
     """Return what each leaf is owed; over all leaves the tree has, that is 1."""
-    wanted = sorted(set(leaves))
-    root = _build(tree, wanted, usage, _named(tree))
+    requirements = sorted(set(leaves))
+    root = _build(tree, requirements, usage, _named(tree))
     if root is None:
         return {}
     root.owed = 1.0
@@ -176,37 +176,37 @@ def _divide(node: Node, target: float, compensation: float) -> list[tuple[Node, 
 
 
 def _build(
-    given: Mapping[str, Any], leaves: Sequence[Leaf], usage: Mapping[str, float], named: set[str]
+    options: Mapping[str, Any], leaves: Sequence[Leaf], usage: Mapping[str, float], named: set[str]
 ) -> Node | None:
     """Return the tree of the nodes that have jobs, None if there are none."""
-    name, below = given["name"], given.get("children", [])
+    name, below = options["name"], options.get("children", [])
     if below:
-        inside = [leaf for leaf in leaves if leaf.project == name] if given.get("project") else leaves
+        inside = [leaf for leaf in leaves if leaf.project == name] if options.get("project") else leaves
         children = [node for child in below for node in _children(child, inside, usage, named)]
         total = sum(child.usage for child in children)
-        return Node(given.get("shares", 1.0), total, children) if children else None
-    found = [leaf for leaf in leaves if name in (leaf.user, leaf.project)]
-    if not found:
+        return Node(options.get("shares", 1.0), total, children) if children else None
+    results = [leaf for leaf in leaves if name in (leaf.user, leaf.project)]
+    if not results:
         return None
-    return _leaf(given, found, usage)
+    return _leaf(options, results, usage)
 
 
-def _leaf(given: Mapping[str, Any], found: Sequence[Leaf], usage: Mapping[str, float]) -> Node:
+def _leaf(options: Mapping[str, Any], leaves: Sequence[Leaf], usage: Mapping[str, float]) -> Node:
     """Return one node for all jobs a leaf's name stands for; several owners share it evenly."""
-    children = [Node(1.0, usage.get(key(leaf), 0.0), [], leaf) for leaf in found]
+    children = [Node(1.0, usage.get(key(leaf), 0.0), [], leaf) for leaf in leaves]
     if len(children) == 1:
-        children[0].shares = given.get("shares", 1.0)
+        children[0].shares = options.get("shares", 1.0)
         return children[0]
-    return Node(given.get("shares", 1.0), sum(child.usage for child in children), children)
+    return Node(options.get("shares", 1.0), sum(child.usage for child in children), children)
 
 
 def _children(
-    given: Mapping[str, Any], leaves: Sequence[Leaf], usage: Mapping[str, float], named: set[str]
+    options: Mapping[str, Any], leaves: Sequence[Leaf], usage: Mapping[str, float], named: set[str]
 ) -> list[Node]:
-    if given["name"] == DEFAULT and not given.get("children"):
+    if options["name"] == DEFAULT and not options.get("children"):
         others = [leaf for leaf in leaves if leaf.user not in named and leaf.project not in named]
-        return [_leaf(given, [leaf], usage) for leaf in others]
-    node = _build(given, leaves, usage, named)
+        return [_leaf(options, [leaf], usage) for leaf in others]
+    node = _build(options, leaves, usage, named)
     return [node] if node is not None else []
 
 
@@ -242,12 +242,12 @@ def counted(view: View, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the memory of usage, {"at", "used"}, brought up to now with what ran since the last time."""
     earlier = view.memory.get("usage", {})
     at = min(earlier.get("at", view.now), view.now)
-    given = settings["tickets"]
-    halftime = given["halftime"] * 3600
+    options = settings["tickets"]
+    halftime = options["halftime"] * 3600
     used = {name: decayed(value, view.now - at, halftime) for name, value in earlier.get("used", {}).items()}
     for run, end in _spans(view):
         seconds = max(0.0, end - max(at, run.started))
-        more = decayed(rate(run.placement, given["usage_weights"]) * seconds, view.now - end, halftime)
+        more = decayed(rate(run.placement, options["usage_weights"]) * seconds, view.now - end, halftime)
         used[name_of(run)] = used.get(name_of(run), 0.0) + more
     return {"at": view.now, "used": {name: value for name, value in sorted(used.items()) if value > NOTHING}}
 
@@ -277,8 +277,8 @@ def expected(view: View, used: Mapping[str, float], length: float, settings: Map
     """
     weights, result = settings["tickets"]["usage_weights"], dict(used)
     for run in view.runs:
-        left = min(limit(run, settings) - view.now, max(length, view.now - run.started))
-        more = max(LEAST, rate(run.placement, weights)) * max(0.0, left)
+        remaining = min(limit(run, settings) - view.now, max(length, view.now - run.started))
+        more = max(LEAST, rate(run.placement, weights)) * max(0.0, remaining)
         result[name_of(run)] = result.get(name_of(run), 0.0) + more
     return result
 

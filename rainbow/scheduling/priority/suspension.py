@@ -49,9 +49,9 @@ def paced(lines: ResourceLines, held: Iterable[Order]) -> dict[str, float]:
     before = lines.view.memory.get("paced", {})
     result = {}
     for spot in _instances(lines):
-        line, given = queue_line(spot), lines.queues[spot.queue].given
+        line, options = queue_line(spot), lines.queues[spot.queue].given
         last = lines.view.now if spot in touched else before.get(line, -inf)
-        if given["suspend_thresholds"] and lines.view.now - last < given["suspend_interval"]:
+        if options["suspend_thresholds"] and lines.view.now - last < options["suspend_interval"]:
             result[line] = last
     return result
 

@@ -57,14 +57,14 @@ def chosen(units: Sequence[RunningGang], fits: Fits) -> list[RunningGang]:
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(_tasks(ordered[:middle])) is not None else (middle + 1, high)
-    kept = ordered[:low]
-    where = frozenset(fits(_tasks(kept)) or ())
-    near = [unit for unit in kept if unit.workers & where]
-    kept = near if fits(_tasks(near)) is not None else kept
-    for unit in reversed(kept):
-        rest = [one for one in kept if one is not unit]
-        kept = rest if fits(_tasks(rest)) is not None else kept
-    return kept
+    reserved = ordered[:low]
+    where = frozenset(fits(_tasks(reserved)) or ())
+    near = [unit for unit in reserved if unit.workers & where]
+    reserved = near if fits(_tasks(near)) is not None else reserved
+    for unit in reversed(reserved):
+        rest = [one for one in reserved if one is not unit]
+        reserved = rest if fits(_tasks(rest)) is not None else reserved
+    return reserved
 
 
 def _tasks(units: Iterable[RunningGang]) -> list[str]:
@@ -202,8 +202,8 @@ class Amounts:
         return used if gang.slots else None
 
 
-def _has(free: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    return all(free.get(kind, 0) >= amount for kind, amount in wanted.items())
+def _has(free: Mapping[str, int], requirements: Mapping[str, int]) -> bool:
+    return all(free.get(kind, 0) >= amount for kind, amount in requirements.items())
 
 
 def _add(free: Mapping[str, Counter[str]], placement: Placement, sign: int) -> None:
@@ -338,15 +338,15 @@ class Preemption:
                 self._count(owner_of(job), cores_of(gang))
                 continue
             units = units_for(self.view, self.rules, job, taken)
-            found = chosen(units, fits)
-            if not found and self._is_owed(job, gang):
-                found = chosen(self._borrowed(job, taken), fits)
-            if not found:
+            results = chosen(units, fits)
+            if not results and self._is_owed(job, gang):
+                results = chosen(self._borrowed(job, taken), fits)
+            if not results:
                 break
-            space.after(gang, _tasks(found), keep=True)
-            taken |= set(_tasks(found))
+            space.after(gang, _tasks(results), keep=True)
+            taken |= set(_tasks(results))
             self._count(owner_of(job), cores_of(gang))
-            for run in map(cluster_index_of(self.view).runs.__getitem__, _tasks(found)):
+            for run in map(cluster_index_of(self.view).runs.__getitem__, _tasks(results)):
                 self._count(owner_of(run), -held_cores(run.placement))
         if tasks := sorted(taken - set(gone)):
             self._claim(job, tasks, qos.grace)
@@ -379,9 +379,9 @@ class Preemption:
             if own is None or its is None or not free or not self.rules.are_siblings(own, its):
                 continue
             cores = sum(held_cores(run.placement) for run in runs)
-            left = over.get(its, self.used.get(its, 0) - its.most)
-            if cores <= left:
-                over[its] = left - cores
+            remaining = over.get(its, self.used.get(its, 0) - its.most)
+            if cores <= remaining:
+                over[its] = remaining - cores
                 result.append(_unit(runs))
         return result
 

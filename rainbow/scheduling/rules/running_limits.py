@@ -75,27 +75,29 @@ def cut_to(job: JobView, gangs: Sequence[GangView], limit: Limit, first: GangVie
     return Cut(replace(job, gangs=gangs, waiting=len(gangs) if job.waiting else 0), None, limit, first)
 
 
-def _room(job: JobView, left: float) -> int:
+def _room(job: JobView, remaining: float) -> int:
     """Count the first gangs of a job that fit into so many cores together."""
     for count, gang in enumerate(job.gangs):
         cores = cores_of(gang)
-        if left + SLACK < max(cores, 1):
+        if remaining + SLACK < max(cores, 1):
             return count
-        left -= cores
+        remaining -= cores
     return len(job.gangs)
 
 
 def reasons(view: View, plan: Plan, rules: Rules, cut: Iterable[Cut], used: Mapping[Limit, float]) -> Iterator[Wait]:
     """Say why what was cut waits, by what is in use once a plan's starts run."""
-    found, census = list(cut), cluster_index_of(view)
+    results, census = list(cut), cluster_index_of(view)
     total = Counter(used)
     for gang, cores in _started(view, plan).items():
         total.update(dict.fromkeys(rules.limits(owner_of(census.jobs[gang[0]])), cores))
-    for one in found:
+    for one in results:
         if one.wait is not None:
             yield one.wait
         elif one.limit is not None and one.gang is not None:
-            yield _reason(one.job, one.gang, one.limit, total[one.limit] if len(found) <= MOST_COUNTED_FOR else None)
+            yield _reason(
+                one.job, one.gang, one.limit, total[one.limit] if len(results) <= MOST_COUNTED_FOR else None
+            )
 
 
 def _reason(job: JobView, gang: GangView, limit: Limit, used: float | None) -> Wait:
@@ -114,12 +116,12 @@ def beyond(view: View, plan: Plan, rules: Rules, used: Mapping[Limit, float]) ->
     for gang, cores in _started(view, plan).items():
         job = census.jobs[gang[0]]
         limits = rules.limits(owner_of(job))
-        left = {limit: room.get(limit, limit.most - used.get(limit, 0)) for limit in limits}
-        tight = min(left, key=lambda limit: left[limit], default=None)
-        if tight is not None and cores > left[tight] + SLACK:
+        remaining = {limit: room.get(limit, limit.most - used.get(limit, 0)) for limit in limits}
+        tight = min(remaining, key=lambda limit: remaining[limit], default=None)
+        if tight is not None and cores > remaining[tight] + SLACK:
             result[gang] = tight
         else:
-            room |= {limit: most - cores for limit, most in left.items()}
+            room |= {limit: most - cores for limit, most in remaining.items()}
     return result
 
 

@@ -79,8 +79,8 @@ def _hull(many: Sequence[Bounds]) -> Bounds:
 
 
 def _corners(left: Bounds, right: Bounds, apply: Callable[[float, float], float]) -> Bounds:
-    found = [apply(a, b) for a in left for b in right]
-    return (min(found), max(found)) if not any(map(isnan, found)) else ANY
+    results = [apply(a, b) for a in left for b in right]
+    return (min(results), max(results)) if not any(map(isnan, results)) else ANY
 
 
 def _add(left: Bounds, right: Bounds) -> Bounds:
@@ -111,8 +111,8 @@ def _floor_divide(left: Bounds, right: Bounds) -> Bounds:
     return _whole(_divide(left, right))
 
 
-def _whole(found: Bounds) -> Bounds:
-    least, most = found
+def _whole(result: Bounds) -> Bounds:
+    least, most = result
     return float(floor(least)) if isfinite(least) else least, most
 
 
@@ -141,15 +141,15 @@ def _power(base: Bounds, exponent: ast.AST, known: Known) -> Bounds:
 # ── functions ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _call(name: str, given: Sequence[Bounds]) -> Bounds:
-    least, most = given[0]
+def _call(name: str, inputs: Sequence[Bounds]) -> Bounds:
+    least, most = inputs[0]
     match name:
         case "min":
-            return min(one[0] for one in given), min(one[1] for one in given)
+            return min(one[0] for one in inputs), min(one[1] for one in inputs)
         case "max":
-            return max(one[0] for one in given), max(one[1] for one in given)
+            return max(one[0] for one in inputs), max(one[1] for one in inputs)
         case "coalesce":
-            return _hull(given)
+            return _hull(inputs)
         case "abs":
             return (max(0.0, least, -most), max(-least, most))
         case "sqrt":
@@ -157,7 +157,7 @@ def _call(name: str, given: Sequence[Bounds]) -> Bounds:
         case "exp":
             return exp(least) if least < 700 else inf, inf
         case "log":
-            return (log(least), inf) if least > 0 and len(given) == 1 else ANY
+            return (log(least), inf) if least > 0 and len(inputs) == 1 else ANY
     return _whole((least, most + 1))  # round, ceil, floor
 
 
@@ -320,5 +320,5 @@ def _turned(one: Trend, by: int) -> Trend:
 
 def _together(many: Iterable[Trend]) -> Trend:
     """Return what goes the same way in all parts that read a cost."""
-    found = {one for one in many if one is not None}
-    return None if not found else found.pop() if len(found) == 1 else UNCLEAR
+    results = {one for one in many if one is not None}
+    return None if not results else results.pop() if len(results) == 1 else UNCLEAR

@@ -141,11 +141,11 @@ def _is(left: Column, right: Any) -> Truths:
     return Truths(_equal(left, b), left.doubt | b.doubt)
 
 
-def _is_in(left: Column, options: tuple[Any, ...]) -> Truths:
+def _is_in(remaining: Column, options: tuple[Any, ...]) -> Truths:
     columns = [as_column(option) for option in options]
-    found = (_equal(left, column) for column in columns)  # one at a time: there may be thousands
+    results = (_equal(remaining, column) for column in columns)  # one at a time: there may be thousands
     doubts = (column.doubt for column in columns)
-    return Truths(reduce(np.logical_or, found, np.array(False)), reduce(np.logical_or, doubts, left.doubt))
+    return Truths(reduce(np.logical_or, results, np.array(False)), reduce(np.logical_or, doubts, remaining.doubt))
 
 
 COMPARISONS: Mapping[str, Callable[[Column, Any], Truths]] = {
@@ -287,14 +287,14 @@ def evaluate_columns(
     """Return the values of all rows and the rows in doubt, whose value means nothing; None if not columnar."""
     try:
         with np.errstate(all="ignore"):  # what overflows or divides by zero is in doubt
-            found = as_column(_columnar(expression)(column))
+            result = as_column(_columnar(expression)(column))
     except NotColumnar:
         return None
-    doubt = np.broadcast_to(found.doubt, rows)
-    value: Any = np.broadcast_to(found.value, rows)
+    doubt = np.broadcast_to(result.doubt, rows)
+    value: Any = np.broadcast_to(result.value, rows)
     whole: Column = Truths(value, doubt)
-    if isinstance(found, Numbers):
-        whole = Numbers(value, np.broadcast_to(found.whole, rows), doubt)
+    if isinstance(result, Numbers):
+        whole = Numbers(value, np.broadcast_to(result.whole, rows), doubt)
     return whole, np.flatnonzero(doubt).tolist()
 
 

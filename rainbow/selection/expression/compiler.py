@@ -173,11 +173,11 @@ def _options(node: ast.expr, names: dict[str, None]) -> ast.expr:
 def _function(node: ast.Call, names: dict[str, None]) -> ast.expr:
     name = _function_name(node)
     fewest, most = ARITIES[name]
-    given = len(node.args)
-    if given < fewest or (most is not None and given > most):
-        wanted = f"{fewest}" if fewest == most else f"at least {fewest}" if most is None else f"{fewest} to {most}"
+    number = len(node.args)
+    if number < fewest or (most is not None and number > most):
+        target = f"{fewest}" if fewest == most else f"at least {fewest}" if most is None else f"{fewest} to {most}"
         raise invalid(
-            f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {given}", node.col_offset + 1
+            f"{name} takes {target} argument{'' if target == '1' else 's'}, not {number}", node.col_offset + 1
         )
     arguments = [_translate(argument, names) for argument in node.args]
     return _call(name, *(map(_thunk, arguments) if name == "coalesce" else arguments))

@@ -97,14 +97,14 @@ def tokens(text: str) -> list[Token]:
     """Cut the text into tokens; words of the language and the spellings of C become signs."""
     if len(text) > MAX_LENGTH:
         raise invalid(f"the expression has {len(text)} characters, at most {MAX_LENGTH} are read", MAX_LENGTH + 1)
-    found: list[Token] = []
+    results: list[Token] = []
     at = 0
     while at < len(text):
         token = _token(text, at)
         at += len(token.text)
         if token.kind != "space":
-            found.append(_respell(token))
-    return [*found, Token("end", "", len(text) + 1)]
+            results.append(_respell(token))
+    return [*results, Token("end", "", len(text) + 1)]
 
 
 def _token(text: str, at: int) -> Token:
@@ -147,8 +147,8 @@ def _check_depth(tree: ast.expr) -> None:
 class _Parser:
     """Precedence climbing over the tokens: few frames for each level, so that 64 levels never exhaust the stack."""
 
-    def __init__(self, found: list[Token]) -> None:
-        self._tokens = found
+    def __init__(self, results: list[Token]) -> None:
+        self._tokens = results
         self._at = 0
         self._nesting = 0  # expressions inside expressions
         self._operations = 0  # operations inside operations, which is how deep this parser recurses
@@ -207,17 +207,17 @@ class _Parser:
         self._operations -= 1
         return node
 
-    def junction(self, left: ast.expr) -> ast.expr:
+    def junction(self, remaining: ast.expr) -> ast.expr:
         sign = self.token
         level, op = _JUNCTIONS[sign.text]
-        values = [left]
+        values = [remaining]
         while self.take(sign.text):
             values.append(self.operation(level + 1))
         return _at(ast.BoolOp(op=op(), values=values), sign)
 
-    def comparison(self, left: ast.expr) -> ast.expr:
+    def comparison(self, remaining: ast.expr) -> ast.expr:
         first = self.token
-        node = _at(ast.Compare(left=left, ops=[], comparators=[]), first)
+        node = _at(ast.Compare(left=remaining, ops=[], comparators=[]), first)
         while op := _COMPARISONS.get(self.sign):
             if node.comparators and isinstance(node.comparators[-1], ast.Tuple):
                 raise invalid(f"unexpected {self.token}", self.token.column)

@@ -67,7 +67,7 @@ def known_of(service: Service, connection: sa.Connection) -> KnownAccounts:
     version = registry.version(connection)
     if version != known.version:
         known.tree, known.rules = registry.tree(connection), {}
-        known.qos = {name: read_qos(name, given) for name, given in registry.qos(connection).items()}
+        known.qos = {name: read_qos(name, options) for name, options in registry.qos(connection).items()}
         known.version, known.at = version, -inf
     return known
 
@@ -91,25 +91,25 @@ def standings_of(service: Service, connection: sa.Connection) -> Mapping[Key, St
 
 def variables(service: Service, connection: sa.Connection, account: str, user: str) -> dict[str, float]:
     """Return what selection reads of a job's account: factor, part of its share that is used, what budgets leave."""
-    tree, found = tree_of(service, connection), standings_of(service, connection)
-    own, mine = found.get(account), found.get((account, user))
+    tree, results = tree_of(service, connection), standings_of(service, connection)
+    own, mine = results.get(account), results.get((account, user))
     if own is None or mine is None:
         return {}
     values = {"account.factor": mine.factor, "account.used": own.used / own.shares if own.shares else 0.0}
     budgets = {one.name: budget for one in tree.line(account) if (budget := read_budget(one.budget))}
     there = {name: charges.balance(connection, name, one.at(service.clock())) for name, one in budgets.items()}
-    left = [one.amount - there[name].held - there[name].charged for name, one in budgets.items()]
-    return {**values, **({"account.left": min(left)} if left else {})}
+    remaining = [one.amount - there[name].held - there[name].charged for name, one in budgets.items()]
+    return {**values, **({"account.left": min(remaining)} if remaining else {})}
 
 
-def members_of(found: Mapping[Key, Standing]) -> dict[tuple[str, str], Standing]:
+def members_of(results: Mapping[Key, Standing]) -> dict[tuple[str, str], Standing]:
     """Return the standings of users alone."""
-    return {key: one for key, one in found.items() if isinstance(key, tuple)}
+    return {key: one for key, one in results.items() if isinstance(key, tuple)}
 
 
-def standing_document(account: str, user: str, found: Mapping[Key, Standing]) -> dict[str, object] | None:
+def standing_document(account: str, user: str, results: Mapping[Key, Standing]) -> dict[str, object] | None:
     """Say where a job's account is; None of one that is not in the tree."""
-    own, mine = found.get(account), found.get((account, user))
+    own, mine = results.get(account), results.get((account, user))
     if own is None or mine is None:
         return None
     first = (
@@ -143,19 +143,19 @@ def qos_of(service: Service, connection: sa.Connection, user: str, account: str,
 
     A server that has none leaves what a job names to its cluster.
     """
-    known, asked = qos_table(service, connection), asked_qos(request)
+    known, query = qos_table(service, connection), asked_qos(request)
     if not known:
         return None
-    result = known.get(asked or DEFAULT)
+    result = known.get(query or DEFAULT)
     if result is not None and result.admits(user, account):
         return result
-    if not asked:
+    if not query:
         return None
     own = [name for name, one in sorted(known.items()) if one.admits(user, account)]
-    near = meant(asked, own)
+    near = meant(query, own)
     hint = f"{near}; " if near else ""
     raise Forbidden(
-        f"user {user} may not use qos {asked:.40}; {hint}{user} may use: {', '.join(own) or 'none'}", qos=own
+        f"user {user} may not use qos {query:.40}; {hint}{user} may use: {', '.join(own) or 'none'}", qos=own
     )
 
 
@@ -186,8 +186,8 @@ def with_elsewhere(connection: sa.Connection, entry: RegisteredCluster, rules: R
 
 def stored_rules(connection: sa.Connection, names: Iterable[str]) -> dict[str, Rules]:
     """Return what holds on each of some clusters by name, without what runs."""
-    tree, given = registry.tree(connection), registry.qos(connection)
-    qos = {name: read_qos(name, one) for name, one in given.items()}
+    tree, options = registry.tree(connection), registry.qos(connection)
+    qos = {name: read_qos(name, one) for name, one in options.items()}
     return {name: _rules(tree, qos, name) for name in names}
 
 

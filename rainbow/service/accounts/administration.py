@@ -38,10 +38,10 @@ LONGEST = 3_660  # days of usage in one answer
 def listing(service: Service, who: Caller) -> dict[str, Any]:
     """List the accounts that the caller sees in the order of the tree, with where each is, and the rules of usage."""
     with service.store.read() as connection:
-        tree, found = tree_of(service, connection), standings_of(service, connection)
+        tree, results = tree_of(service, connection), standings_of(service, connection)
         seen = _seen(tree, who)
         accounts = [
-            _account(service, connection, tree, one, found, depth, who)
+            _account(service, connection, tree, one, results, depth, who)
             for depth, one in tree.walk()
             if one.name in seen
         ]
@@ -52,11 +52,11 @@ def listing(service: Service, who: Caller) -> dict[str, Any]:
 def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show an account with its users, budget and standing."""
     with service.store.read() as connection:
-        tree, found = tree_of(service, connection), standings_of(service, connection)
+        tree, results = tree_of(service, connection), standings_of(service, connection)
         if name not in tree.accounts or name not in _seen(tree, who):
             raise NotFound(f"account {name} not found")
         depth = len(tree.line(name)) - 1
-        return _account(service, connection, tree, tree.accounts[name], found, depth, who)
+        return _account(service, connection, tree, tree.accounts[name], results, depth, who)
 
 
 def put(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,12 +95,12 @@ def _changed(account: Account, body: Mapping[str, Any]) -> Account:
 
 
 def _put_users(connection: sa.Connection, tree: Tree, name: str, users: Mapping[str, Any]) -> None:
-    for user, given in users.items():
-        if given is None:
+    for user, options in users.items():
+        if options is None:
             registry.remove_member(connection, name, user)
             continue
         known = tree.members.get((name, user)) or Member(name, user)
-        registry.put_member(connection, replace(known, **given))
+        registry.put_member(connection, replace(known, **options))
 
 
 def _put_rules(service: Service, who: Caller, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _account(
     connection: sa.Connection,
     tree: Tree,
     account: Account,
-    found: Mapping[Key, Standing],
+    results: Mapping[Key, Standing],
     depth: int,
     who: Caller,
 ) -> dict[str, Any]:
@@ -183,27 +183,27 @@ def _account(
         "parent": account.parent or ROOT_NAME,
         "depth": depth,
         "shares": account.shares,
-        **_standing(found.get(account.name)),
+        **_standing(results.get(account.name)),
         "limits": dict(account.limits),
         "budget": _budget(service, connection, account),
         **({"cores": _cores(service, connection, tree, account)} if GUARANTEED in account.limits else {}),
         "users": [
-            {"user": one.user, "shares": one.shares, "default": one.default, **_standing(found.get(one.key))}
+            {"user": one.user, "shares": one.shares, "default": one.default, **_standing(results.get(one.key))}
             for one in own
         ],
     }
 
 
-def _standing(found: Standing | None) -> dict[str, Any]:
-    if found is None:
+def _standing(result: Standing | None) -> dict[str, Any]:
+    if result is None:
         return {"share": 0.0, "used_hours": 0.0, "used": 0.0, "level": None, "factor": 0.0, "ahead": 0}
     return {
-        "share": found.shares,
-        "used_hours": found.usage / HOUR,
-        "used": found.used,
-        "level": None if isinf(found.level) else found.level,
-        "factor": found.factor,
-        "ahead": found.ahead,
+        "share": result.shares,
+        "used_hours": result.usage / HOUR,
+        "used": result.used,
+        "level": None if isinf(result.level) else result.level,
+        "factor": result.factor,
+        "ahead": result.ahead,
     }
 
 
@@ -229,9 +229,9 @@ def _budget(service: Service, connection: sa.Connection, account: Account) -> di
         return None
     period = budget.at(service.clock())
     there = charges.balance(connection, account.name, period)
-    left = budget.amount - there.held - there.charged
-    told = {"amount": budget.amount, "of": dict(budget.of), "over": budget.over, "period": period}
-    return {**told, "held": there.held, "charged": there.charged, "left": left}
+    remaining = budget.amount - there.held - there.charged
+    answer = {"amount": budget.amount, "of": dict(budget.of), "over": budget.over, "period": period}
+    return {**answer, "held": there.held, "charged": there.charged, "left": remaining}
 
 
 # ── usage ──
@@ -277,19 +277,19 @@ def _date(day: int) -> str:
     return f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}"
 
 
-def csv_of(found: Mapping[str, Any]) -> str:
+def csv_of(results: Mapping[str, Any]) -> str:
     """Write usage as CSV: the columns asked for, then hours of each type.
 
     >>> print(csv_of({"by": ["account"], "rows": [{"account": "bio", "hours": {"core": 2.5}}]}), end="")
     account,core
     bio,2.5
     """
-    kinds = sorted({kind for row in found["rows"] for kind in row["hours"]})
+    kinds = sorted({kind for row in results["rows"] for kind in row["hours"]})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*found["by"], *kinds])
+    writer.writerow([*results["by"], *kinds])
     writer.writerows(
-        [*(row[key] for key in found["by"]), *(row["hours"].get(k, 0.0) for k in kinds)] for row in found["rows"]
+        [*(row[key] for key in results["by"]), *(row["hours"].get(k, 0.0) for k in kinds)] for row in results["rows"]
     )
     return out.getvalue()
 
@@ -311,17 +311,17 @@ def put_qos(service: Service, who: Caller, name: str, body: Mapping[str, Any]) -
     with service.store.write() as connection:
         note_object(f"qos {name}")
         known = registry.qos(connection)
-        given = check_qos({**known.get(name, {}), **body})
-        for k, other in enumerate(given["preempts"]):
+        options = check_qos({**known.get(name, {}), **body})
+        for k, other in enumerate(options["preempts"]):
             if other not in {*known, name, DEFAULT}:
                 raise PolicyError(f"qos {other:.40} not found", pointer=f"/preempts/{k}")
         accounts = registry.tree(connection).accounts
-        for k, account in enumerate(given["accounts"]):
+        for k, account in enumerate(options["accounts"]):
             if account not in accounts:
                 raise PolicyError(f"account {account:.40} not found", pointer=f"/accounts/{k}")
-        registry.put_qos(connection, name, given)
+        registry.put_qos(connection, name, options)
         accounts_change(service, connection)
-    return _qos_document(read_qos(name, given))
+    return _qos_document(read_qos(name, options))
 
 
 def delete_qos(service: Service, who: Caller, name: str) -> None:

@@ -38,10 +38,10 @@ def asked_account(request: Request) -> str | None:
     """Return the account a jobspec names: `account`, Flux's `bank`, or the one for a Slurm."""
     system, site = request.attributes.get("system") or {}, request.attributes.get("site") or {}
     slurm = site.get("slurm") or {}
-    found = system.get("account") or system.get("bank") or slurm.get("account")
-    if found is not None and not isinstance(found, str):
-        raise JobspecError(f"account must be a name, got {found!r:.40}", pointer=AT)
-    return found or None
+    result = system.get("account") or system.get("bank") or slurm.get("account")
+    if result is not None and not isinstance(result, str):
+        raise JobspecError(f"account must be a name, got {result!r:.40}", pointer=AT)
+    return result or None
 
 
 def account_of(
@@ -82,27 +82,27 @@ def admit(
     service: Service,
     connection: sa.Connection,
     record: JobRecord,
-    wanted: Reading,
-    found: Matched,
+    reading: Reading,
+    result: Matched,
     retries: int,
 ) -> tuple[JobRecord, Holding | None]:
     """Check the limits of a job's account; return the job, perhaps behind all others, and what is held for it."""
     qos = qos_table(service, connection).get(record.qos)
     if qos is not None:
-        _check_qos(connection, qos, record, wanted.request)
+        _check_qos(connection, qos, record, reading.request)
     if not record.account:
         return record, None
-    totals, cluster = found.verdict(record.cluster).totals, found.reach.entry(record.cluster).cluster
+    totals, cluster = result.verdict(record.cluster).totals, result.reach.entry(record.cluster).cluster
     tree = tree_of(service, connection)
     line = tree.line(record.account)
     for account in () if qos and LIMITS in qos.exempt else line:
-        _check_limits(connection, tree, account, record, wanted.request)
+        _check_limits(connection, tree, account, record, reading.request)
     record = replace(record, rate=_rate(service, connection, record, cluster))
     budgets = {one.name: budget for one in line if (budget := read_budget(one.budget))}
     if not budgets or (qos and BUDGETS in qos.exempt):
         return record, None
-    tasks, now = sum(len(gang.tasks) for gang in wanted.gangs), service.clock()
-    most = most_used(wanted, totals, record, retries, budgets)
+    tasks, now = sum(len(gang.tasks) for gang in reading.gangs), service.clock()
+    most = most_used(reading, totals, record, retries, budgets)
     held = {name: (budget, budget.at(now), budget.spent(most)) for name, budget in budgets.items()}
     holding = Holding(held, tasks)
     return (record, holding) if holding.take(connection) else (replace(record, priority=BEHIND_ALL), None)
@@ -135,10 +135,10 @@ class Holding:
 
 
 def _over(name: str, budget: Budget, there: Balance, wants: float, period: str) -> OverBudget:
-    left = budget.amount - there.held - there.charged
+    remaining = budget.amount - there.held - there.charged
     active = f", {there.held:g} of it held by active jobs" if there.held else ""
-    told = f"account {name} has {max(0.0, left):g} of {budget.amount:g} left of {period}{active}"
-    return OverBudget(f"{told}; this job can cost {wants:g}", account=name, left=left, wanted=wants)
+    text = f"account {name} has {max(0.0, remaining):g} of {budget.amount:g} left of {period}{active}"
+    return OverBudget(f"{text}; this job can cost {wants:g}", account=name, left=remaining, wanted=wants)
 
 
 def _check_limits(
@@ -174,12 +174,12 @@ def _hold_to(
         longest, most = (limit_of(limits, key, cluster) for key in ("duration", "active_jobs"))
         where = f" on {cluster}" if cluster else ""
         if longest is not None and not 0 < request.duration <= longest:
-            asked = f"asks for {request.duration:g} s" if request.duration else "has no time limit"
-            told = f"{kind} {name} allows {longest:g} s a job{where}, and this one {asked}; use --time"
-            raise OverBudget(told, **{kind: name}, limit="duration")
+            query = f"asks for {request.duration:g} s" if request.duration else "has no time limit"
+            text = f"{kind} {name} allows {longest:g} s a job{where}, and this one {query}; use --time"
+            raise OverBudget(text, **{kind: name}, limit="duration")
         if most is not None and (there := active(cluster)) >= most:
-            told = f"{kind} {name} has {there} active jobs{where}, the limit is {most:g}"
-            raise TooMany(told, retry_after=30, limit="active_jobs", **{kind: name})
+            text = f"{kind} {name} has {there} active jobs{where}, the limit is {most:g}"
+            raise TooMany(text, retry_after=30, limit="active_jobs", **{kind: name})
 
 
 class Prices(Table[str, list[Any]], name="prices", most=4_096, valid=age(READ), key="cluster, for a minute"):
@@ -201,15 +201,15 @@ def _rate(service: Service, connection: sa.Connection, record: JobRecord, cluste
 
 
 def most_used(
-    wanted: Reading, totals: Mapping[str, int], record: JobRecord, retries: int, budgets: Collection[str]
+    reading: Reading, totals: Mapping[str, int], record: JobRecord, retries: int, budgets: Collection[str]
 ) -> dict[str, float]:
     """Return the most a job can use by type; JobspecError without a time limit: it could be any."""
-    request = wanted.request
+    request = reading.request
     if not request.duration:
-        told = (
+        text = (
             f"account {min(budgets)} has a budget, and a job that has no time limit can cost any amount; use --time"
         )
-        raise JobspecError(told, pointer="/attributes/system/duration")
+        raise JobspecError(text, pointer="/attributes/system/duration")
     whole = {**totals, "core": totals.get("cores", 0), "gpu": totals.get("gpus", 0), NODE: totals.get("nodes", 0)}
-    seconds = request.duration * (1 + retries) * len(wanted.gangs)
+    seconds = request.duration * (1 + retries) * len(reading.gangs)
     return used({kind: float(amount) for kind, amount in whole.items()}, seconds, record.rate)

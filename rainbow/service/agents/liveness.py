@@ -136,13 +136,13 @@ def departed(service: Service) -> dict[str, dict[str, ClosedConnection]]:
 
     Not of those that have said something since, here or to another process, or that had signed off before.
     """
-    lease, left = service.settings.lease, service.heartbeats.departed_for(service.settings.lease)
-    if not left:
+    lease, remaining = service.settings.lease, service.heartbeats.departed_for(service.settings.lease)
+    if not remaining:
         return {}
     with service.store.read() as connection:
-        signs = workers.agents_of_many(connection, left)
+        signs = workers.agents_of_many(connection, remaining)
     result: dict[str, dict[str, ClosedConnection]] = {}
-    for cluster_id, agents in left.items():
+    for cluster_id, agents in remaining.items():
         for name, sign in signs.get(cluster_id, {}).items():
             silent = service.heartbeats.silence(cluster_id, sign).likely
             if name in agents and sign.workers != frozenset() and agents[name] <= silent <= lease:
@@ -436,11 +436,13 @@ def end_quarantine(service: Service, mirror: Mirror, up: Collection[str]) -> boo
 
 
 def count_losses(
-    connection: sa.Connection, cluster_id: str, found: Collection[Task], limits: Mapping[str, int], now: float
+    connection: sa.Connection, cluster_id: str, results: Collection[Task], limits: Mapping[str, int], now: float
 ) -> None:
     """Count one loss for every worker that these tasks were lost on; put those away where tasks keep getting lost."""
     after = limits["quarantine_after_lost"]
-    counts = workers.count_losses(connection, cluster_id, {name for task in found for name in task.placement if name})
+    counts = workers.count_losses(
+        connection, cluster_id, {name for task in results for name in task.placement if name}
+    )
     bad = [name for name, times in counts.items() if 0 < after <= times]
     if bad:
         known = workers.of_cluster(connection, cluster_id)

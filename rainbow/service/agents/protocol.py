@@ -78,11 +78,11 @@ def look(
         )
     topics = awaited_by(record.id, agent, serves)
     pause = service.news.pause(topics, min(seconds, service.settings.limits.wait), since)
-    found = _offered(service, record, agent, serves, most)
+    results = _offered(service, record, agent, serves, most)
     if checks and (questions := _questions(service, record.id)):
-        found["checks"] = questions
-    done = _says_something(found) or seconds <= 0 or service.ending
-    return found, None if done else pause, record.id
+        results["checks"] = questions
+    done = _says_something(results) or seconds <= 0 or service.ending
+    return results, None if done else pause, record.id
 
 
 def _offered(
@@ -92,24 +92,24 @@ def _offered(
     with service.store.read() as connection:
         assigned, runs = tasks.anything(connection, record.id, agent)  # mostly neither
         offers = _offers(connection, service, record, serves, most, whole=pulls) if most > 0 and assigned else []
-        told = _orders_to(connection, record.id, agent) if runs else dict(NOTHING)
+        answer = _orders_to(connection, record.id, agent) if runs else dict(NOTHING)
         whole = _jobs(connection, offers) if pulls else {}
-    return {"tasks": offers, **told, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
+    return {"tasks": offers, **answer, "lease": service.settings.lease, "grace": service.settings.grace, **whole}
 
 
 NOTHING: Mapping[str, list[dict[str, Any]]] = {"stop": [], "suspend": [], "resume": [], "withdraw": []}
 
 
-def _says_something(found: Mapping[str, Any]) -> bool:
-    return any(found.get(key) for key in ("tasks", "checks", *NOTHING))
+def _says_something(results: Mapping[str, Any]) -> bool:
+    return any(results.get(key) for key in ("tasks", "checks", *NOTHING))
 
 
 def _questions(service: Service, cluster_id: str) -> list[dict[str, Any]]:
     """Return the jobs about which the site is to be asked whether it would take them, as offers without a command."""
     with service.store.read() as connection:
-        found = workers.open_checks(connection, cluster_id, service.clock() - KEPT)
+        checks = workers.open_checks(connection, cluster_id, service.clock() - KEPT)
     plain = {"attempt": 0, "job": "", "name": "", "command": [], "placement": {}, "units": {}}
-    return [{**plain, "id": check.id, **check.question} for check in found]
+    return [{**plain, "id": check.id, **check.question} for check in checks]
 
 
 def _offers(
@@ -149,20 +149,20 @@ def _numbered_request(request: dict[str, Any], record: JobRecord, task: Task) ->
 
 
 def _request(connection: sa.Connection, task: Task) -> dict[str, Any]:
-    asked, job = reading(connection, task.job), jobs.get(connection, task.job)
+    request, job = reading(connection, task.job), jobs.get(connection, task.job)
     name, requestor = (job.name, job.requestor) if job else ("", "")
-    return handed_over(asked, task.gang, task.index, name, requestor)
+    return handed_over(request, task.gang, task.index, name, requestor)
 
 
 def _jobs(connection: sa.Connection, offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the jobs of these offers as they were submitted, in order."""
-    found = (jobs.get(connection, job_id) for job_id in dict.fromkeys(offer["job"] for offer in offers))
-    told = [
+    results = (jobs.get(connection, job_id) for job_id in dict.fromkeys(offer["job"] for offer in offers))
+    answers = [
         {"id": job.id, "name": job.name, "requestor": job.requestor, "jobspec": jobs.jobspec(connection, job.id)}
-        for job in found
+        for job in results
         if job
     ]
-    return {"jobs": told}
+    return {"jobs": answers}
 
 
 def _offer(
@@ -173,8 +173,8 @@ def _offer(
     limits: Mapping[str, int],
     units: Mapping[str, str],
 ) -> dict[str, Any]:
-    asked = reading(connection, task.job)
-    request, spec = asked.request, asked.tasks[task.index].spec
+    query = reading(connection, task.job)
+    request, spec = query.request, query.tasks[task.index].spec
     command, environment = started(request, spec, task.index)
     return {
         "id": task.id,
@@ -237,14 +237,14 @@ FILES = ("output", "error", "input")
 def _files(request: Request) -> dict[str, str]:
     """Return the files that a task reads and writes, as the job names them."""
     system = request.attributes.get("system")
-    given = system if isinstance(system, Mapping) else {}
-    return {key: str(given[key]) for key in FILES if given.get(key)}
+    options = system if isinstance(system, Mapping) else {}
+    return {key: str(options[key]) for key in FILES if options.get(key)}
 
 
 def _orders_to(connection: sa.Connection, cluster_id: str, agent: str) -> dict[str, list[dict[str, Any]]]:
     """Return the orders to an agent: which tasks must stop, be held, may continue, or should be given back."""
     named = tasks.orders_to(connection, cluster_id, agent)
-    return {key: [_reference(task) for task in found] for key, found in named.items()}
+    return {key: [_reference(task) for task in result] for key, result in named.items()}
 
 
 def _reference(task: Task) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def _reference(task: Task) -> dict[str, Any]:
 
 
 def accept(
-    service: Service, who: Caller, name: str, agent: str, wanted: Sequence[Mapping[str, Any]], seq: int = 0
+    service: Service, who: Caller, name: str, agent: str, requirements: Sequence[Mapping[str, Any]], seq: int = 0
 ) -> dict[str, Any]:
     """Give assigned tasks to an agent; what it has accepted before is accepted again."""
     record, *_ = record_agent(service, who, name, agent, seq)
@@ -262,8 +262,8 @@ def accept(
     refused: list[dict[str, str]] = []
     now = service.clock()
     with service.store.write() as connection:
-        desk = UnitOfWork(connection, record.id, wanted, "id")
-        for ref in wanted:
+        desk = UnitOfWork(connection, record.id, requirements, "id")
+        for ref in requirements:
             reason = _accept(desk, agent, ref, now)
             if reason:
                 refused.append({"id": str(ref["id"]), "reason": reason})
@@ -367,8 +367,8 @@ def _happened(
     elif event["event"] == "placed":
         _placed(service.entry(cluster).cluster, desk, task, event.get("binding") or {}, service.clock())
     else:
-        told = _TOLD[event["event"]](event, service.settings.limits.output)
-        desk.put(transition(task, told, service.clock()))
+        answer = _TOLD[event["event"]](event, service.settings.limits.output)
+        desk.put(transition(task, answer, service.clock()))
     return True
 
 
@@ -393,10 +393,10 @@ _TOLD: Mapping[str, Callable[[Mapping[str, Any], int], transitions.Event]] = {
 
 
 def _placed(
-    cluster: Cluster, desk: UnitOfWork, task: Task, given: Mapping[str, Mapping[str, str]], now: float
+    cluster: Cluster, desk: UnitOfWork, task: Task, options: Mapping[str, Mapping[str, str]], now: float
 ) -> None:
     """Book what a site gave a task; what was booked there for others, and not given to them, floats until it is."""
-    held, amounts = at_numbers(cluster, given), list(task.placement.values())
+    held, amounts = at_numbers(cluster, options), list(task.placement.values())
     if not held or len(held) != len(task.placement) or any(each != amounts[0] for each in amounts):
         return
     for booked in tasks.of_cluster(desk.connection, desk.cluster_id, BOOKED):
@@ -471,9 +471,9 @@ def heartbeat(
     record = beat(service, who, name, agent, up, seq, load, keeps=keeps, checks=checks)
     with service.store.read() as connection:
         known = UnitOfWork(connection, record.id, running, "id").tasks
-        told = _orders_to(connection, record.id, agent)
+        answer = _orders_to(connection, record.id, agent)
     stale = [ref["id"] for ref in running if not _is_held(known.get(ref["id"]), agent, ref)]
-    return {**told, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}
+    return {**answer, "stale": stale, "lease": service.settings.lease, "grace": service.settings.grace}
 
 
 def _is_held(task: Task | None, agent: str, ref: Mapping[str, Any]) -> bool:

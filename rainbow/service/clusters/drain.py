@@ -57,22 +57,22 @@ def delete(
         before = [job.id for job in jobs.live(connection, record.id)]
     if not drain and (stay := staying(service, before)):
         raise _in_use(name, len(stay))
-    told: dict[str, Any] = {"draining": name, "placed": [], "refused": [], "running": []}
+    answer: dict[str, Any] = {"draining": name, "placed": [], "refused": [], "running": []}
     if before:
-        _clear(service, record, before, told, drain=drain)
+        _clear(service, record, before, answer, drain=drain)
     with service.changing:
         with service.store.write() as connection:
-            left = evacuate(service, connection, record.id)
-            if left and not drain:
-                raise _in_use(name, len(left))
-            if not left and clusters.get(connection, record.id):  # a step may have been first
+            records = evacuate(service, connection, record.id)
+            if records and not drain:
+                raise _in_use(name, len(records))
+            if not records and clusters.get(connection, record.id):  # a step may have been first
                 _remove(service, connection, record)
-            if not left and call is not None:
+            if not records and call is not None:
                 call.keep(connection, {"deleted": name})
         with after_commit("compile"):
             service.compile(name)
     service.tell(changed=True)
-    return told if left else None
+    return answer if records else None
 
 
 def _in_use(name: str, count: int) -> Conflict:
@@ -80,7 +80,9 @@ def _in_use(name: str, count: int) -> Conflict:
     return Conflict(f"cluster {name} has {some(count, 'active job')}; {advice}")
 
 
-def _clear(service: Service, record: ClusterRecord, before: list[str], told: dict[str, Any], *, drain: bool) -> None:
+def _clear(
+    service: Service, record: ClusterRecord, before: list[str], answer: dict[str, Any], *, drain: bool
+) -> None:
     """Place a cluster's jobs elsewhere, in short transactions with time for others between them."""
     if drain:
         with service.changing:
@@ -93,13 +95,13 @@ def _clear(service: Service, record: ClusterRecord, before: list[str], told: dic
         if job.cluster_id != record.id or job.state not in LIVE:
             return
         if drain:
-            told[_drained(service, elsewhere, record, job)].append(job.id)
+            answer[_drained(service, elsewhere, record, job)].append(job.id)
         elif is_movable(elsewhere.connection, job):
             elsewhere.place(job, DELETED)
 
-    left, verdicts = deque(before), Verdicts()
-    while left:
-        time.sleep(look_at_some(service, left, verdicts, clear))
+    remaining, verdicts = deque(before), Verdicts()
+    while remaining:
+        time.sleep(look_at_some(service, remaining, verdicts, clear))
 
 
 def finish(service: Service, record: ClusterRecord) -> None:

@@ -121,9 +121,9 @@ def _change(
     if not is_kept or beside > MOST_BESIDE:
         keep, beside = partial(clusters.replace_document, document=changed), 0
     cluster = _grown(service, record, changed, changes) or _compiled(service, record, changed)
-    told = _put(service, record, cluster, drain, keep, call)
-    _note_size(service, record, changed, told["revision"], beside)
-    return told
+    answer = _put(service, record, cluster, drain, keep, call)
+    _note_size(service, record, changed, answer["revision"], beside)
+    return answer
 
 
 def _grow(
@@ -141,9 +141,9 @@ def _grow(
         cluster = read_more(entry.cluster, changes, size.vertices, size.edges)
         if cluster is not None and size.beside <= MOST_BESIDE:
             classify_grown(entry.cluster, cluster)
-            told = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes), call)
+            answer = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes), call)
             service.state(GraphSizes)[record.id] = size
-            return told
+            return answer
     return None
 
 
@@ -231,12 +231,12 @@ def _put(
             revision = keep(connection, record.id)
             keep_summary(connection, record.id, revision, cluster)
             events.add(connection, service.clock(), record.id, "graph", cluster=record.name, revision=revision)
-            told = (call or KeyedCall(service)).keep(
+            answer = (call or KeyedCall(service)).keep(
                 connection, {"name": record.name, "revision": revision, **amounts}
             )
         service.put_entry(entry_of(replace(now, revision=revision), cluster))
     service.tell(record.id, changed=True)
-    return told
+    return answer
 
 
 def _check_unchanged(connection: sa.Connection, record: ClusterRecord) -> ClusterRecord:

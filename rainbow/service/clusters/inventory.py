@@ -58,13 +58,13 @@ def nodes(service: Service, who: Caller) -> list[dict[str, Any]]:
         with service.store.read() as connection:
             states = workers.of_cluster(connection, entry.id)
             booked = tasks.of_cluster(connection, entry.id, BOOKED)
-            kept = reservations.of_cluster(connection, entry.id, service.clock())
+            stored = reservations.of_cluster(connection, entry.id, service.clock())
         now = service.clock()
         rows += rows_by_state(
             entry,
-            {name: found.state for name, found in states.items()},
+            {name: result.state for name, result in states.items()},
             amounts_by_worker(task.placement for task in booked),
-            kept_by([one for one in kept if one.start <= now]),
+            kept_by([one for one in stored if one.start <= now]),
         )
     return rows
 
@@ -79,16 +79,16 @@ def rows_by_state(
     entry: RegisteredCluster,
     states: Mapping[str, WorkerState],
     used: Mapping[str, Counter[str]],
-    kept: Mapping[str, str] = MappingProxyType({}),
+    stored: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
-    """Count the workers of one cluster by state, with what is free of them; `kept`: those kept by reservations."""
+    """Count the workers of one cluster by state, with what is free of them; `stored`: those kept by reservations."""
     capacity, units = worker_capacity(entry.cluster), stated_units(entry.cluster)
     groups: dict[str, list[str]] = {}
     for name, whole in capacity.items():
         state = states.get(name, WorkerState.NEW)
         word = _word(entry, state, whole, used.get(name, NOTHING))
-        if word == "idle" or (state is WorkerState.READY and kept.get(name) == "maintenance"):
-            word = kept.get(name, word)
+        if word == "idle" or (state is WorkerState.READY and stored.get(name) == "maintenance"):
+            word = stored.get(name, word)
         groups.setdefault(word, []).append(name)
     for word, names in sorted(groups.items()):
         total, taken = Counter[str](), Counter[str]()

@@ -81,11 +81,11 @@ def register(service: Service, who: Caller, body: Mapping[str, Any], call: Keyed
         events.add(connection, now, record.id, "cluster", cluster=name, state="registered")
         for kind, value in made.values():
             add(connection, minted(value, kind, now, (record.id,)))
-        told = call.keep(connection, shown, **made)
+        answer = call.keep(connection, shown, **made)
     with after_commit("compile"):
         service.put_entry(RegisteredCluster(record.id, record.revision, cluster))
     service.tell(record.id, changed=True)
-    return told
+    return answer
 
 
 def check_size(service: Service, cluster: Cluster) -> Cluster:
@@ -102,13 +102,13 @@ def check_size(service: Service, cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _documents(given: Any) -> dict[str, Any]:
-    if given is None:
+def _documents(options: Any) -> dict[str, Any]:
+    if options is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(options, Mapping):
         raise RequestError("subsystems is a mapping of names to graphs", pointer="/subsystems")
     with _below("/subsystems"):
-        return {check_name(name, "subsystem"): document for name, document in given.items()}
+        return {check_name(name, "subsystem"): document for name, document in options.items()}
 
 
 def _read(body: Mapping[str, Any], name: str, documents: Mapping[str, Any]) -> Cluster:
@@ -151,11 +151,11 @@ def check_state(values: Any) -> dict[str, Any]:
     return dict(values)
 
 
-def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[str, Any]]:
+def check_policy(options: Any, default: str, cluster: Cluster) -> tuple[str, dict[str, Any]]:
     """Return the name and the settings of a new cluster's policy, all checked."""
-    if not isinstance(given, Mapping) or not set(given) <= {"name", "settings"}:
+    if not isinstance(options, Mapping) or not set(options) <= {"name", "settings"}:
         raise PolicyError("a policy is {name, settings}", pointer="/policy")
-    name, settings = given.get("name", default), given.get("settings", {})
+    name, settings = options.get("name", default), options.get("settings", {})
     if name not in policies:
         raise PolicyError(
             f"policy {name} not found; there are: {', '.join(policies.names())}", pointer="/policy/name"
@@ -172,25 +172,25 @@ def check_policy(given: Any, default: str, cluster: Cluster) -> tuple[str, dict[
 def put_state(service: Service, who: Caller, name: str, values: Any, merge: bool = False) -> dict[str, Any]:
     """Store what a cluster reports of itself: all of it, or (merge) some of it, where null removes a variable."""
     removed = {key for key, value in values.items() if value is None} if merge and isinstance(values, Mapping) else ()
-    given = check_state({key: value for key, value in values.items() if key not in removed} if removed else values)
+    options = check_state({key: value for key, value in values.items() if key not in removed} if removed else values)
     with service.store.write() as connection:
         record = own_cluster(connection, who, name)
         if merge:
-            return cluster_states.change(connection, record.id, given, service.clock(), removed)
-        cluster_states.put(connection, record.id, given, service.clock())
-    return given
+            return cluster_states.change(connection, record.id, options, service.clock(), removed)
+        cluster_states.put(connection, record.id, options, service.clock())
+    return options
 
 
 def state(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Return a cluster's state as reported, and nodes_free as booked."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        found = cluster_states.get(connection, [record.id]).get(record.id)
+        result = cluster_states.get(connection, [record.id]).get(record.id)
         booked = cluster_states.booked(connection, [record.id])[record.id]
-    values = dict(found.values) if found else {}
+    values = dict(result.values) if result else {}
     effective = {"nodes_free": values["nodes_free"] + booked} if is_number(values.get("nodes_free")) else {}
     return {
         "state": values,
         "effective": {**values, **effective},
-        "reported_at": found.reported_at if found else None,
+        "reported_at": result.reported_at if result else None,
     }

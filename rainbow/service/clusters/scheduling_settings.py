@@ -74,17 +74,17 @@ def put(service: Service, who: Caller, name: str, body: Mapping[str, Any], *, me
             take_back(connection, record.id, record.name, broken)
         clusters.set_limits(connection, record.id, after.limits)
         clusters.set_visibility(connection, record.id, shown)
-        told = settings_document(service, connection, after)
+        answer = settings_document(service, connection, after)
     service.tell(record.id, agents=True)  # what the old policy held continues
-    return told
+    return answer
 
 
 def _check_kept(connection: sa.Connection, record: ClusterRecord, policy: str, now: float) -> None:
     """Refuse a policy that would not keep the space that users have reserved."""
-    kept = reservations.of_cluster(connection, record.id, now)
-    if kept and not isinstance(policies.get(policy), Keeps):
+    stored = reservations.of_cluster(connection, record.id, now)
+    if stored and not isinstance(policies.get(policy), Keeps):
         raise Conflict(
-            f"policy {policy} does not support reservations and the cluster has {len(kept)}; delete them or wait "
+            f"policy {policy} does not support reservations and the cluster has {len(stored)}; delete them or wait "
             "until they end"
         )
 
@@ -95,8 +95,8 @@ def settings_document(service: Service, connection: sa.Connection, record: Clust
     entry = service.catalogue.get(record.name)
     workers = entry.cluster.workers if entry else ()
     warnings = _warnings(record.policy, settings, jobs.live_by_requestor(connection, record.id), workers)
-    told = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": warnings}
-    return {**told, "visibility": record.visibility}
+    answer = {"policy": record.policy, "settings": settings, "limits": limits, "warnings": warnings}
+    return {**answer, "visibility": record.visibility}
 
 
 def _warnings(
@@ -123,9 +123,10 @@ def changed(service: Service, who: Caller, name: str) -> list[dict[str, Any]]:
     """List the last changes of a cluster's policy, settings and limits, the newest first."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        found = events.list_changes(connection, record.id, service.settings.limits.listed)
+        changes = events.list_changes(connection, record.id, service.settings.limits.listed)
     return [
-        {"changed_at": one.at, "who": one.who, "what": one.what, "from": one.before, "to": one.after} for one in found
+        {"changed_at": one.at, "who": one.who, "what": one.what, "from": one.before, "to": one.after}
+        for one in changes
     ]
 
 
@@ -142,10 +143,10 @@ def _policy(name: Any) -> str:
     return name
 
 
-def _mapping(given: Any, part: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
+def _mapping(options: Any, part: str) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
         raise PolicyError(f"{part} is a mapping", pointer=f"/{part}")
-    return given
+    return options
 
 
 def _settings(
@@ -158,8 +159,8 @@ def _settings(
         settings = {key: value for key, value in settings.items() if value is not None}
     entry = service.catalogue.get(record.name)
     try:
-        given = begun(policy, settings, before, entry.cluster if entry else None)
-        return dict(policies.get(policy).check({**before, **given} if merge else given))
+        options = begun(policy, settings, before, entry.cluster if entry else None)
+        return dict(policies.get(policy).check({**before, **options} if merge else options))
     except PolicyError as fault:
         fault.pointer = "/settings" + (fault.pointer or "")
         raise
@@ -169,17 +170,17 @@ def begun(
     policy: str, settings: Mapping[str, Any], before: Mapping[str, Any], cluster: Cluster | None
 ) -> Mapping[str, Any]:
     """Return settings that replace those before, with what the policy chooses by the workers of the cluster."""
-    found = policies.get(policy)
-    if not isinstance(found, Begins):
+    result = policies.get(policy)
+    if not isinstance(result, Begins):
         return settings
     workers = worker_capacity(cluster) if cluster is not None and is_located(cluster) else {}
-    return found.begin(settings, before, workers.values())
+    return result.begin(settings, before, workers.values())
 
 
 def _limits(
-    kept: Mapping[str, int], begin: Mapping[str, int], body: Mapping[str, Any], merge: bool
+    stored: Mapping[str, int], begin: Mapping[str, int], body: Mapping[str, Any], merge: bool
 ) -> dict[str, int]:
     """Return the limits as they are to be; what is not given, or null, is as it is in the beginning."""
-    given = _mapping(body.get("limits", {} if merge else kept), "limits")
-    whole = {**kept, **given} if merge else given
+    options = _mapping(body.get("limits", {} if merge else stored), "limits")
+    whole = {**stored, **options} if merge else options
     return check_limits({**begin, **{key: value for key, value in whole.items() if not (merge and value is None)}})

@@ -52,12 +52,12 @@ def mint_token(
     with service.store.write() as connection:
         if (earlier := call.earlier(connection)) is not None:
             return earlier
-        found = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
-        record = minted(made, TOKEN, now, found, **more)
+        results = tuple(sorted({own_cluster(connection, who, name).id for name in names}))
+        record = minted(made, TOKEN, now, results, **more)
         credentials.add(connection, record)
         _note(record)
         _tell(connection, record, now, "minted")
-        return call.keep(connection, _shown(record, clusters.names(connection, found)), token=(TOKEN, made))
+        return call.keep(connection, _shown(record, clusters.names(connection, results)), token=(TOKEN, made))
 
 
 def _mint_monitor(service: Service, who: Caller, body: Mapping[str, Any], call: KeyedCall) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def listing(service: Service, who: Caller) -> list[dict[str, Any]]:
     if not who.admin and not who.secrets:
         raise Forbidden("this needs a cluster's secret")
     with service.store.read() as connection:
-        found = credentials.listing(connection, None if who.admin else who.secrets)
-        names = clusters.names(connection, {each for record in found for each in record.clusters})
-    return [_shown(record, names, who) for record in found]
+        results = credentials.listing(connection, None if who.admin else who.secrets)
+        names = clusters.names(connection, {each for record in results for each in record.clusters})
+    return [_shown(record, names, who) for record in results]
 
 
 def rotate(service: Service, who: Caller, credential_id: str, call: KeyedCall | None = None) -> dict[str, Any]:
@@ -98,9 +98,9 @@ def rotate(service: Service, who: Caller, credential_id: str, call: KeyedCall | 
         credentials.change(connection, record.id, hash=digest(made))
         _tell(connection, record, service.clock(), "rotated")
         shown = _shown(record, clusters.names(connection, record.clusters))
-        told = call.keep(connection, shown, **{name: (record.kind, made)})
+        answer = call.keep(connection, shown, **{name: (record.kind, made)})
     service.tell(*record.clusters, agents=True)  # who waits with the old one is refused now
-    return told
+    return answer
 
 
 def revoke(service: Service, who: Caller, credential_id: str) -> None:
@@ -155,11 +155,11 @@ def _names(body: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _end(service: Service, body: Mapping[str, Any]) -> float | None:
-    given = body.get("expires_at")
-    if given is None:
+    options = body.get("expires_at")
+    if options is None:
         return None
     try:
-        end = seconds_of(given) if isinstance(given, str) and ZONED.search(given) else None
+        end = seconds_of(options) if isinstance(options, str) and ZONED.search(options) else None
     except (ValueError, OverflowError):
         end = None
     if end is None:

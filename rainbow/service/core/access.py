@@ -106,14 +106,14 @@ def caller(service: Service, connection: sa.Connection, brought: Collection[str]
 
 def caller_by(service: Service, connection: sa.Connection, hashes: Collection[str]) -> Caller:
     """Say who asks by the digests of the credentials that were brought."""
-    found = credentials.valid(connection, hashes, service.clock())
+    results = credentials.valid(connection, hashes, service.clock())
     registers = any(hmac.compare_digest(own, service.registration) for own in hashes)
     admin = any(hmac.compare_digest(own, service.administration) for own in hashes)
-    if not (registers or admin or found):
+    if not (registers or admin or results):
         raise Unauthenticated(f"{UNKNOWN if hashes else MISSING} ({HELP})")
-    key = (registers, admin, *sorted(found.items()))
+    key = (registers, admin, *sorted(results.items()))
     callers = service.state(Callers)
-    known = callers.get(key) or callers.put(key, _made(connection, registers, admin, found))
+    known = callers.get(key) or callers.put(key, _made(connection, registers, admin, results))
     note_credentials(known.known)
     return _confined(connection, known)
 
@@ -159,15 +159,15 @@ def _made(connection: sa.Connection, registers: bool, admin: bool, ids: Collecti
     )
 
 
-def _secrets(found: Iterable[CredentialRecord]) -> dict[str, str]:
+def _secrets(records: Iterable[CredentialRecord]) -> dict[str, str]:
     """Return {cluster id: id of the secret brought for it}."""
-    return {cluster: record.id for record in found if record.kind == SECRET for cluster in record.clusters}
+    return {cluster: record.id for record in records if record.kind == SECRET for cluster in record.clusters}
 
 
-def _submits(found: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
+def _submits(records: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
     """Of two tokens for one cluster both count: what one allows the other does not take away."""
     allowed: dict[str, list[str] | None] = {}
-    for record in (record for record in found if record.kind == TOKEN):
+    for record in (record for record in records if record.kind == TOKEN):
         for cluster in record.clusters:
             before = allowed.get(cluster, [])
             any_of_them = before is None or record.requestors is None
@@ -175,9 +175,9 @@ def _submits(found: Iterable[CredentialRecord]) -> dict[str, list[str] | None]:
     return allowed
 
 
-def _accounts(found: Iterable[CredentialRecord]) -> frozenset[str] | None:
+def _accounts(records: Iterable[CredentialRecord]) -> frozenset[str] | None:
     """Return the accounts tokens name together; None where one of them names none."""
-    named = [record.accounts for record in found if record.kind == TOKEN]
+    named = [record.accounts for record in records if record.kind == TOKEN]
     if not named or None in named:
         return None
     return frozenset(name for accounts in named for name in accounts or ())
@@ -200,17 +200,17 @@ def own_cluster(connection: sa.Connection, who: Caller, name: str) -> ClusterRec
     return record
 
 
-def requestor_of(asked: str | None, allowed: list[str] | None, login: str | None = None) -> str:
+def requestor_of(query: str | None, allowed: list[str] | None, login: str | None = None) -> str:
     """Return who a job is for: what the request says, if the token may act for them, else the caller's login."""
     if allowed is None:
-        return asked or login or ANONYMOUS
-    if asked is None and login in allowed:
+        return query or login or ANONYMOUS
+    if query is None and login in allowed:
         return str(login)
-    if asked is None and allowed:
+    if query is None and allowed:
         return allowed[0]
-    if asked not in allowed:
-        raise not_for(asked)
-    return asked
+    if query not in allowed:
+        raise not_for(query)
+    return query
 
 
 def not_for(requestor: str | None) -> Forbidden:

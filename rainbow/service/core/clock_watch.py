@@ -42,8 +42,8 @@ class ClockWatch:
             self._readings.append((monotonic, ahead))
         while self._readings[0][0] < monotonic - REMEMBERED:
             self._readings.popleft()
-        found = [ahead, *(one for _, one in self._readings)]
-        return max(found) - min(found)
+        results = [ahead, *(one for _, one in self._readings)]
+        return max(results) - min(results)
 
     def say(self, doubt: str) -> None:
         """Log a doubt when it begins, and when there is none any more."""

@@ -238,11 +238,11 @@ class Siblings:
         """Leave the metrics of this process for the others."""
         with self._writing:
             whole = [_sum(each, [self._before] if each.type != "gauge" else [], each.samples) for each in _here()]
-            told = {
+            answer = {
                 each.name: [(one.name, [*one.labels.items()], one.value) for one in each.samples] for each in whole
             }
             new = self._mine.with_suffix(".new")
-            new.write_text(json.dumps(told))
+            new.write_text(json.dumps(answer))
             new.replace(self._mine)
 
     def summed(self) -> list[Metric]:
@@ -250,15 +250,15 @@ class Siblings:
         self.leave()
         files, since = [*self._folder.glob("*.json")], time.time() - LIVES
         every = [(file.stat().st_mtime >= since, json.loads(file.read_text())) for file in files]
-        living = [told for lives, told in every if lives]
-        return [_sum(each, living if each.type == "gauge" else [told for _, told in every]) for each in _here()]
+        living = [answer for lives, answer in every if lives]
+        return [_sum(each, living if each.type == "gauge" else [answer for _, answer in every]) for each in _here()]
 
 
-def _sum(metric: Metric, told: Iterable[Figures], more: Iterable[Sample] = ()) -> Metric:
+def _sum(metric: Metric, figures: Iterable[Figures], more: Iterable[Sample] = ()) -> Metric:
     """Return a metric with the samples that were told of it, and more; those of the same name and labels as one."""
     values: dict[Any, float] = {}
     add = min if metric.name in LEAST else operator.add
-    parts = [*(part for each in told for part in each.get(metric.name, ()))]
+    parts = [*(part for each in figures for part in each.get(metric.name, ()))]
     for name, labels, value in [*parts, *((one.name, one.labels.items(), one.value) for one in more)]:
         key = name, tuple(map(tuple, labels))
         values[key] = add(values[key], value) if key in values else value

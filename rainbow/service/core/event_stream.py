@@ -54,22 +54,22 @@ def _read(
     if cluster_id is not None:
         seen = [cluster_id] if who.sees(cluster_id) else []
     with service.store.read() as connection:
-        found = events.after(connection, number, seen, upto=upto)
-        return _shown(connection, who, found), found[-1].number if found else None
+        result = events.after(connection, number, seen, upto=upto)
+        return _shown(connection, who, result), result[-1].number if result else None
 
 
-def _shown(connection: sa.Connection, who: Caller, found: list[EventRecord]) -> list[EventRecord]:
+def _shown(connection: sa.Connection, who: Caller, records: list[EventRecord]) -> list[EventRecord]:
     """Leave out what is about other people's jobs, reservations and tokens where those are not shown."""
-    hidden = [event for event in found if event.cluster_id in who.confined and event.kind not in OF_CLUSTERS]
+    hidden = [event for event in records if event.cluster_id in who.confined and event.kind not in OF_CLUSTERS]
     if not hidden:
-        return found
-    asked = {event.facts["job"] for event in hidden if "job" in event.facts}
-    whose = {record.id: record.requestor for record in jobs.some(connection, asked)}
+        return records
+    requests = {event.facts["job"] for event in hidden if "job" in event.facts}
+    whose = {record.id: record.requestor for record in jobs.some(connection, requests)}
     own = {
         id_ for event in hidden if (id_ := event.facts.get("job")) and _is_own(who, event.cluster_id, whose.get(id_))
     }
-    left = {event.number for event in hidden if event.facts.get("job") not in own}
-    return [event for event in found if event.number not in left]
+    remaining = {event.number for event in hidden if event.facts.get("job") not in own}
+    return [event for event in records if event.number not in remaining]
 
 
 def _is_own(who: Caller, cluster_id: str, requestor: str | None) -> bool:
@@ -93,7 +93,7 @@ def follow(
     """
     while not service.ending:
         who = again()
-        topics, told = _topics(who, cluster_id), service.news.now()
+        topics, answer = _topics(who, cluster_id), service.news.now()
         upto, is_final = service.store.event_horizon()
         result, reached = _read(service, who, number, cluster_id, upto)
         if reached is not None:
@@ -101,7 +101,7 @@ def follow(
             if result:
                 yield result
             continue
-        pause = service.news.pause(topics, ALIVE if is_final else SOON, told)
+        pause = service.news.pause(topics, ALIVE if is_final else SOON, answer)
         yield pause
         if is_final and not service.news.is_over(pause):
             yield []

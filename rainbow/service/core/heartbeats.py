@@ -93,11 +93,11 @@ class Heartbeats:
         with self._lock:
             if now - self._stored < TOGETHER:
                 return []
-            found, self._put_off, self._stored = self._put_off, {}, now
-        for key, sign in found.items():  # what is read from the store then was heard before
+            result, self._put_off, self._stored = self._put_off, {}, now
+        for key, sign in result.items():  # what is read from the store then was heard before
             heard = self._heard.get(key)
             _keep(self._seen, key, _Seen((sign.seen_at, sign.seq), heard[1] if heard else now, 0.0))
-        return [(cluster, each) for (cluster, _), each in found.items()]
+        return [(cluster, each) for (cluster, _), each in result.items()]
 
     def put_back(self, signs: Iterable[tuple[str, AgentRecord]]) -> None:
         """Put signs off that could not be stored, unless there is a later one."""
@@ -147,11 +147,11 @@ class Heartbeats:
         return self._monotonic() - self.began
 
 
-def _keep(kept: dict[Key, T], key: Key, value: T) -> T:
+def _keep(stored: dict[Key, T], key: Key, value: T) -> T:
     """Keep a value, which is returned; where there are too many the key that came first is forgotten."""
-    while len(kept) >= MOST_AGENTS and key not in kept:
-        kept.pop(next(iter(kept)), None)
-    kept[key] = value
+    while len(stored) >= MOST_AGENTS and key not in stored:
+        stored.pop(next(iter(stored)), None)
+    stored[key] = value
     return value
 
 

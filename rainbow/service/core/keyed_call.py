@@ -45,12 +45,12 @@ class KeyedCall:
     salt: str = field(default_factory=lambda: secrets.token_hex(8))  # a key of yesterday gives another secret today
 
     @classmethod
-    def of(cls, service: Service, key: str | None, brought: Iterable[str], *asked: Any) -> KeyedCall:
+    def of(cls, service: Service, key: str | None, brought: Iterable[str], *requests: Any) -> KeyedCall:
         """Read a call; RequestError for a key that may be guessed."""
         if key is not None and not is_strong(key):
-            told = f"{HEADER} must have at least {STRONG} random bits, such as 32 hexadecimal digits"
-            raise RequestError(f"{told}: a secret is derived from it", pointer="")
-        text = json.dumps(asked, sort_keys=True) if key is not None else ""
+            message = f"{HEADER} must have at least {STRONG} random bits, such as 32 hexadecimal digits"
+            raise RequestError(f"{message}: a secret is derived from it", pointer="")
+        text = json.dumps(requests, sort_keys=True) if key is not None else ""
         return cls(service, key, tuple(sorted(map(digest, brought))), _sha256(text))
 
     @property
@@ -69,17 +69,17 @@ class KeyedCall:
         """Return what was answered to this call before; Conflict if its key was used for another."""
         if self.key is None:
             return None
-        found = get_answer(connection, self.id, self.service.clock() - DAY)
-        if found is None:
+        record = get_answer(connection, self.id, self.service.clock() - DAY)
+        if record is None:
             return None
-        if found.digest != self.asked:
+        if record.digest != self.asked:
             raise Conflict(f"this {HEADER} was already used for a different request")
         note_repeat()
-        shown = {name: self._derived(name, kind, salt) for name, (kind, salt, _) in found.secrets.items()}
-        if any(digest(shown[name]) != known for name, (_, _, known) in found.secrets.items()):
-            told = "this call was answered by a server with another admin token: its secret cannot be told again"
-            raise Conflict(f"{told}; rotate the credential, or ask that server")
-        return {**found.answer, **shown}
+        shown = {name: self._derived(name, kind, salt) for name, (kind, salt, _) in record.secrets.items()}
+        if any(digest(shown[name]) != known for name, (_, _, known) in record.secrets.items()):
+            text = "this call was answered by a server with another admin token: its secret cannot be told again"
+            raise Conflict(f"{text}; rotate the credential, or ask that server")
+        return {**record.answer, **shown}
 
     def credential(self, name: str, kind: str) -> str:
         """Return a new credential, which the answer to this call calls by this name."""
@@ -93,9 +93,9 @@ class KeyedCall:
     def keep(self, connection: sa.Connection, answer: dict[str, Any], **made: tuple[str, str]) -> dict[str, Any]:
         """Store the answer to this call, and return it with its credentials: (kind, value) by name."""
         if self.key is not None:
-            kept = {name: [kind, self.salt, digest(value)] for name, (kind, value) in made.items()}
+            stored = {name: [kind, self.salt, digest(value)] for name, (kind, value) in made.items()}
             now = self.service.clock()
-            put_answer(connection, AnswerRecord(self.id, self.asked, answer, kept, now), now - DAY)
+            put_answer(connection, AnswerRecord(self.id, self.asked, answer, stored, now), now - DAY)
         return {**answer, **{name: value for name, (_, value) in made.items()}}
 
 

@@ -56,9 +56,9 @@ _LIMITS = record(SCHEMA)
 _DEFAULTS = {key: default for key, (default, _) in SCHEMA.items()}
 
 
-def check_limits(given: Any) -> dict[str, Any]:
+def check_limits(options: Any) -> dict[str, Any]:
     """Return every limit, those not given at their defaults; PolicyError names the first fault by pointer."""
-    return _LIMITS(given, "/limits")
+    return _LIMITS(options, "/limits")
 
 
 def limits_of(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -188,10 +188,10 @@ class Row(NamedTuple):
 def rows(states: Iterable[object]) -> list[Row]:
     """Return what is declared, by name, with the figures of the objects that there are of it."""
     known = {type(one): one for one in (*states, *SHARED)}
-    found = []
+    results = []
     for cls, declaration in DECLARED.items():
         one: Any = known.get(cls)
         entries = len(one) if hasattr(one, "__len__") else int(one is not None)
         counts = (getattr(one, "hits", 0), getattr(one, "misses", 0)) if issubclass(cls, Table) else (None, None)
-        found.append(Row(declaration.name, declaration.kind, entries, declaration.most, declaration.why, *counts))
-    return sorted(found)
+        results.append(Row(declaration.name, declaration.kind, entries, declaration.most, declaration.why, *counts))
+    return sorted(results)

@@ -105,8 +105,8 @@ class PgNotify:
             if unsent or changed or bookings:
                 self._stop.wait(PAUSE)
 
-    def _send(self, told: Mapping[str, Any]) -> None:
-        message = json.dumps({"from": self._me, **told})
+    def _send(self, answer: Mapping[str, Any]) -> None:
+        message = json.dumps({"from": self._me, **answer})
         try:
             with self.service.store.look() as connection:
                 connection.execute(NOTIFY, {"channel": CHANNEL, "message": message})
@@ -173,9 +173,9 @@ class PgNotify:
         """Wake the agents of clusters where a task has to start or stop: of a server that was killed nobody heard."""
         if waiting := set(map(cluster_of, self.service.news.waited_for(OFFERS))):
             with self.service.store.read() as connection:
-                found = tasks.for_agents(connection, waiting)
-            if found:
-                self.service.news.hear(map(topic_of, found))
+                agents = tasks.for_agents(connection, waiting)
+            if agents:
+                self.service.news.hear(map(topic_of, agents))
 
     def _changed_elsewhere(self) -> None:
         self.service.refresh()

@@ -126,8 +126,8 @@ class PubSub:
         with self._lock:
             if version < self._whole:
                 return {ALL}
-            told = takewhile(lambda topic: self._last[topic] > version, reversed(self._last))
-            return {topic for topic in told if not topic.startswith(OFFERS)}
+            answer = takewhile(lambda topic: self._last[topic] > version, reversed(self._last))
+            return {topic for topic in answer if not topic.startswith(OFFERS)}
 
     def stamp(self) -> str:
         """Return a text that is another one after any news, and in any other process."""

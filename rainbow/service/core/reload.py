@@ -53,10 +53,10 @@ def reload(service: Service, who: Caller) -> dict[str, Any]:
     watch = service.state(Configuration).watch
     if watch is None:
         raise Conflict("nothing to reload: the server was started without a configuration file")
-    told = watch.reload("admin")
+    answer = watch.reload("admin")
     note_object("configuration")
     with after_commit("audit"), service.store.write():
-        return told
+        return answer
 
 
 def memory(service: Service, who: Caller) -> list[dict[str, Any]]:
@@ -120,31 +120,31 @@ class ConfigWatch:
         with self._one_at_a_time:
             settings = read_config(self.path)
             self.fault = ""
-            told = {
+            answer = {
                 "changed": _different(CHANGES, self._read, settings),
                 "needs_restart": _different(WIRED, self._started, settings),
             }
             if settings != self._read:
-                self._take_over(settings, by, told)
-        return {**told, "warnings": [*settings.warnings]}
+                self._take_over(settings, by, answer)
+        return {**answer, "warnings": [*settings.warnings]}
 
-    def _take_over(self, settings: Settings, by: str, told: dict[str, list[str]]) -> None:
+    def _take_over(self, settings: Settings, by: str, answer: dict[str, list[str]]) -> None:
         """Note who did it, then do it: where nothing can be noted nothing is taken over."""
         with self.service.store.write() as connection:
-            events.add(connection, self.service.clock(), OF_NO_CLUSTER, "config-reloaded", by=by, **told)
+            events.add(connection, self.service.clock(), OF_NO_CLUSTER, "config-reloaded", by=by, **answer)
         take_over(self.service, settings)
         self._read = settings
         for warning in settings.warnings:
             log.warning("config", warning=warning)
-        log.info("config-reloaded", file=str(self.path), by=by, selector=settings.selector, **told)
+        log.info("config-reloaded", file=str(self.path), by=by, selector=settings.selector, **answer)
 
     def _signature(self) -> tuple[int, int, int] | None:
         """Return what changes with every writing of the file; None while there is none."""
         try:
-            found = self.path.stat()
+            result = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return result.st_mtime_ns, result.st_size, result.st_ino
 
     def _run(self) -> None:
         while not self._stop.wait(PAUSE):

@@ -67,8 +67,8 @@ def compile_all(store: Store, backend: str) -> dict[str, tuple[ClusterRecord, Cl
     """Return {name: (record, cluster)} of all clusters that can be compiled."""
     with store.read() as connection:
         records, known = clusters.every(connection), clusters.get_summaries(connection, FORMATS)
-        found = {record.name: (record, _made(store, connection, record, known, backend)) for record in records}
-    made = {name: (record, cluster) for name, (record, cluster) in found.items() if cluster}
+        results = {record.name: (record, _made(store, connection, record, known, backend)) for record in records}
+    made = {name: (record, cluster) for name, (record, cluster) in results.items() if cluster}
     new = [(record, cluster) for record, cluster in made.values() if record.id not in known]
     if new:
         with store.write() as connection:
@@ -240,8 +240,8 @@ class Service:
 
     def _compile_all(self) -> None:
         """Compile every stored cluster: the stored graph is the truth, the catalogue never is."""
-        found = compile_all(self.store, self.settings.backend)
-        made = {name: entry_of(record, cluster) for name, (record, cluster) in found.items()}
+        results = compile_all(self.store, self.settings.backend)
+        made = {name: entry_of(record, cluster) for name, (record, cluster) in results.items()}
         self.catalogue = CompiledClusters(made)
 
     def state(self, kind: type[State]) -> State:
@@ -296,7 +296,7 @@ class Service:
         with self.store.read() as connection:
             stored = clusters.revisions(connection, ids)
         known = self.catalogue
-        gone = known if ids is None else set(ids) - {found for found, _ in stored.values()}
+        gone = known if ids is None else set(ids) - {result for result, _ in stored.values()}
         others = [name for name, entry in known.items() if ids is None or entry.id in gone] if gone else []
         for name in sorted({*stored, *others}):
             entry = known.get(name)
@@ -314,9 +314,9 @@ class Service:
             gone = self.catalogue.get(name)
             self.catalogue = CompiledClusters({key: one for key, one in self.catalogue.items() if key != name})
         if gone is not None:
-            for kept in self._states.values():
-                if isinstance(kept, ByCluster):
-                    kept.pop(gone.id, None)
+            for stored in self._states.values():
+                if isinstance(stored, ByCluster):
+                    stored.pop(gone.id, None)
             self.poll_every_tick.discard(gone.id)
             self.has_backlog.discard(gone.id)
 
@@ -327,9 +327,9 @@ class Service:
         """
         self.news.tell(*cluster_ids, *(map(offers_to_all, cluster_ids) if agents else ()), changed=changed)
 
-    def _tell_agents(self, found: Iterable[ForAgents]) -> None:
+    def _tell_agents(self, agents: Iterable[ForAgents]) -> None:
         """Wake the agents that something is for."""
-        self.news.tell(*map(topic_of, found))
+        self.news.tell(*map(topic_of, agents))
 
     def let_go(self) -> None:
         """Let all who waits go: the server is about to end."""

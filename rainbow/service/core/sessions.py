@@ -89,20 +89,20 @@ def find(service: Service, cookie: str, *, notes: bool = True) -> Session | None
 
     `notes`: that it was asked for counts as use.
     """
-    now, name, kept = service.clock(), digest(cookie), service.state(Remembered)
-    found = None if service.store.many_processes else kept.get(name, service.store.rights)
-    if found is None or found.until <= now:
-        found = _read(service, name, now)
-    if found is None or found.record.begun_at + LONGEST < now or found.record.used_at + IDLE < now:
+    now, name, stored = service.clock(), digest(cookie), service.state(Remembered)
+    session = None if service.store.many_processes else stored.get(name, service.store.rights)
+    if session is None or session.until <= now:
+        session = _read(service, name, now)
+    if session is None or session.record.begun_at + LONGEST < now or session.record.used_at + IDLE < now:
         return None
-    record = found.record
+    record = session.record
     if notes and record.used_at + NOTED < now:
         record = replace(record, used_at=now)
         with service.store.write() as connection:
             credentials.use_session(connection, name, now)
-    kept.put(name, replace(found, record=record), found.rights)
+    stored.put(name, replace(session, record=record), session.rights)
     until = record.acts_until if record.acts_until is not None and record.acts_until > now else None
-    return Session(cookie, found.caller, tuple(record.credentials), until)
+    return Session(cookie, session.caller, tuple(record.credentials), until)
 
 
 def _read(service: Service, name: str, now: float) -> KnownSession | None:

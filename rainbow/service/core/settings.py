@@ -73,22 +73,22 @@ def _settings(document: Any) -> Settings:
     )
 
 
-def _section(given: Any, pointer: str, checks: Mapping[str, Check], warnings: list[str]) -> dict[str, Any]:
+def _section(options: Any, pointer: str, checks: Mapping[str, Check], warnings: list[str]) -> dict[str, Any]:
     """Check what is known of a section; a key that is not is ignored, with a warning."""
-    if given is None:
+    if options is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(options, Mapping):
         raise fail("a mapping", pointer)
     known = UPSTREAM if not pointer else {}
     within = "".join(f"{part}." for part in pointer.split("/")[1:])
-    warnings += [f"ignored {within}{key}: {known.get(key, 'unknown key')}" for key in given if key not in checks]
-    return {key: check(given[key], at(pointer, key)) for key, check in checks.items() if key in given}
+    warnings += [f"ignored {within}{key}: {known.get(key, 'unknown key')}" for key in options if key not in checks]
+    return {key: check(options[key], at(pointer, key)) for key, check in checks.items() if key in options}
 
 
-def _algorithms(given: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
+def _algorithms(inputs: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
     """Return the selector and its options; a selector's own warnings come before those of other keys."""
     ignored: list[str] = []
-    read = _section(given, ALGORITHMS, {"match": _as_it_is, "selection": _as_it_is}, ignored)
+    read = _section(inputs, ALGORITHMS, {"match": _as_it_is, "selection": _as_it_is}, ignored)
     selection = _section(read.get("selection"), f"{ALGORITHMS}/selection", SELECTION, [])
     name, options = selection.get("name", RANDOM), selection.get("options") or {}
     try:
@@ -103,8 +103,8 @@ def _algorithms(given: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]
     return name, options
 
 
-def _numbers(given: Any, warnings: list[str]) -> Numbers:
-    numbers = Numbers(**_section(given, "/numbers", NUMBERS, warnings))
+def _numbers(options: Any, warnings: list[str]) -> Numbers:
+    numbers = Numbers(**_section(options, "/numbers", NUMBERS, warnings))
     if numbers.last < numbers.first:
         raise ConfigError("numbers.last must not be less than numbers.first", pointer="/numbers/last")
     return numbers
@@ -114,8 +114,8 @@ def _first_number(value: Any, pointer: str) -> int:
     return AUTO if value == "auto" else integer(AUTO, MOST)(value, pointer)
 
 
-def _server(given: Any, warnings: list[str]) -> Server:
-    values = _section(given, "/server", SERVER, warnings)
+def _server(options: Any, warnings: list[str]) -> Server:
+    values = _section(options, "/server", SERVER, warnings)
     if bool(values.get("certificate")) != bool(values.get("key")):
         raise ConfigError("TLS requires both server.certificate and server.key", pointer="/server")
     return Server(**values)
@@ -167,8 +167,8 @@ def _plugin(registry: Registry[Any]) -> Check:
         if name not in registry:
             known = registry.names()
             what, hint = pointer.removesuffix("/name").rpartition("/")[2], meant(name, known)
-            told = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
-            raise ConfigError(told, pointer=pointer)
+            message = f"{what} {name:.40} not found; {hint or 'there are: ' + ', '.join(known)}"
+            raise ConfigError(message, pointer=pointer)
         return name
 
     return check

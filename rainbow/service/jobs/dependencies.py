@@ -49,8 +49,8 @@ MOST_NAMED = 10  # jobs named in a wait reason
 def check_dependencies(connection: sa.Connection, who: Caller, request: Request) -> None:
     """Refuse a dependency on a job that does not exist for the caller."""
     for k, one in enumerate(request.dependencies):
-        found = jobs.get(connection, one.value) if one.scheme in BY_JOB else None
-        if one.scheme in BY_JOB and (found is None or not sees(connection, who, found)):
+        result = jobs.get(connection, one.value) if one.scheme in BY_JOB else None
+        if one.scheme in BY_JOB and (result is None or not sees(connection, who, result)):
             raise _not_found(one, k)
 
 
@@ -105,16 +105,16 @@ def check_scopes(who: Caller, request: Request) -> None:
 
 def jobs_before(connection: sa.Connection, who: Caller, record: JobRecord, request: Request) -> list[str]:
     """Name the jobs that must end before a new one may start."""
-    wanted = [one for one in request.dependencies if one.scheme == "string" and one.type != "out"]
-    bringers = symbols.live_with_symbols(connection, {one.value for one in wanted}) if wanted else []
-    found = [b.job for b in bringers if any(_within(who, record, one, b) for one in wanted)]
-    return list(dict.fromkeys([*found, *_by_id(connection, who, record, request)]))
+    requirements = [one for one in request.dependencies if one.scheme == "string" and one.type != "out"]
+    bringers = symbols.live_with_symbols(connection, {one.value for one in requirements}) if requirements else []
+    results = [b.job for b in bringers if any(_within(who, record, one, b) for one in requirements)]
+    return list(dict.fromkeys([*results, *_by_id(connection, who, record, request)]))
 
 
-def _within(who: Caller, record: JobRecord, wanted: Dependency, bringer: Bringer) -> bool:
-    if wanted.value != bringer.name:
+def _within(who: Caller, record: JobRecord, dependency: Dependency, bringer: Bringer) -> bool:
+    if dependency.value != bringer.name:
         return False
-    if wanted.scope == GLOBAL == bringer.scope:
+    if dependency.scope == GLOBAL == bringer.scope:
         return True
     own = not bringer.cluster_id or who.sees(bringer.cluster_id)  # one that waits for a cluster is its requestor's
     return bringer.requestor == record.requestor and own

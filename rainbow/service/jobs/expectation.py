@@ -55,9 +55,9 @@ def is_own(who: Caller, record: JobRecord) -> bool:
     return who.admin or (bool(at) and who.sees(at) and who.speaks_for(at, record.requestor))
 
 
-def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, found: Iterable[Broken]) -> None:
+def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, brokens: Iterable[Broken]) -> None:
     """Tell of promises that were not kept, as events and as counts."""
-    for one in found:
+    for one in brokens:
         new = None if one.new is None else rfc3339(one.new)
         facts = {"job": one.job, "cluster": cluster, "old": rfc3339(one.old), "new": new, "why": one.why}
         events.add(connection, one.at, cluster_id, "promise-broken", **facts, text=one.text)
@@ -66,8 +66,8 @@ def tell_broken(connection: sa.Connection, cluster_id: str, cluster: str, found:
 
 def take_back(connection: sa.Connection, cluster_id: str, cluster: str, broken: Broken, *, job: str = "") -> None:
     """Break what was promised to a job, or by a cluster; `broken` says why."""
-    found = reservations.take_promises(connection, cluster_id=cluster_id, job=job)
-    said = [replace(broken, job=one.job, gang=one.gang, old=one.start) for one in found]
+    promises = reservations.take_promises(connection, cluster_id=cluster_id, job=job)
+    said = [replace(broken, job=one.job, gang=one.gang, old=one.start) for one in promises]
     tell_broken(connection, cluster_id, cluster, said)
 
 
@@ -79,18 +79,18 @@ def whole(
     latest = service.state(Outlook).of(record.cluster_id, now) if record.cluster_id else None
     is_active = record.state in (JobState.WAITING, JobState.RUNNING)  # the last forecast still knows who has ended
     one = latest.expected(record.id) if latest and is_active else None
-    kept = statistics.eta_of(connection, record.id)
+    stored = statistics.eta_of(connection, record.id)
     waits = (wait or {}).get("facts", {}) if record.state is JobState.WAITING else {}
-    found = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
-    found |= {"promised": waits.get("promised"), "broken": waits.get("broken")}
-    first = _kept(kept[0], now) if kept else None
+    results = {"id": record.id, "cluster": record.cluster or None, "state": str(record.state)}
+    results |= {"promised": waits.get("promised"), "broken": waits.get("broken")}
+    first = _kept(stored[0], now) if stored else None
     if one is not None and _is_held_up(one, record, wait):
-        return {**found, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
+        return {**results, **_unknown(str((wait or {}).get("text") or "no agent has started it")), "first": first}
     if one is not None and latest is not None:
-        return {**found, **_document(one, latest, now), **_behind(one, latest), "first": first}
-    if kept and record.state is JobState.WAITING and kept[1]["at"] <= now:
-        return {**found, **_kept(kept[1], now), "ahead": None, "first": first}
-    return {**found, **_unknown(_why_unknown(service, record, latest, wait)), "first": first}
+        return {**results, **_document(one, latest, now), **_behind(one, latest), "first": first}
+    if stored and record.state is JobState.WAITING and stored[1]["at"] <= now:
+        return {**results, **_kept(stored[1], now), "ahead": None, "first": first}
+    return {**results, **_unknown(_why_unknown(service, record, latest, wait)), "first": first}
 
 
 def _document(one: Expected, latest: ClusterForecast, now: float) -> dict[str, Any]:

@@ -215,16 +215,16 @@ def _fewer_properties(constraint: Constraint | None) -> Iterator[tuple[str, Cons
             yield name, replace(constraint, values=others) if others else None
         return
     for k, one in enumerate(constraint.operands):
-        for name, left in _fewer_properties(one):
-            others_ = (*constraint.operands[:k], *((left,) if left else ()), *constraint.operands[k + 1 :])
+        for name, remaining in _fewer_properties(one):
+            others_ = (*constraint.operands[:k], *((remaining,) if remaining else ()), *constraint.operands[k + 1 :])
             yield name, replace(constraint, operands=others_) if others_ else None
 
 
 def by_id(connection: sa.Connection, read: Reading) -> Reading:
     """Return a reading whose dependencies name jobs by their ids where they were named by number."""
     named = read.request.dependencies
-    found = tuple(replace(one, value=_known_id(connection, one.value)) if _by_number(one) else one for one in named)
-    return read if found == named else read_request(replace(read.request, dependencies=found))
+    results = tuple(replace(one, value=_known_id(connection, one.value)) if _by_number(one) else one for one in named)
+    return read if results == named else read_request(replace(read.request, dependencies=results))
 
 
 def _by_number(one: Dependency) -> bool:
@@ -254,14 +254,14 @@ def read_request(request: Request) -> Reading:
 
 
 def _reading(request: Request) -> Reading:
-    found = tuple(gangs(request))
-    asked = {task.index: task for gang in found for task in gang.tasks}
-    depends = any(task.spec.depends_on for task in asked.values())
-    return Reading(request, found, asked, depends, len(found) == len(asked))
+    results = tuple(gangs(request))
+    query = {task.index: task for gang in results for task in gang.tasks}
+    depends = any(task.spec.depends_on for task in query.values())
+    return Reading(request, results, query, depends, len(results) == len(query))
 
 
 def first_tasks(
-    job_id: str, wanted: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
+    job_id: str, requirements: Sequence[Gang], retries: int, expected: Mapping[str, float], account: str = ""
 ) -> Iterator[Task]:
     """Make the tasks of a new job, which all wait."""
     return (
@@ -275,19 +275,19 @@ def first_tasks(
             expected=expected.get(task.name, 0.0),
             account=account,
         )
-        for gang in wanted
+        for gang in requirements
         for task in gang.tasks
     )
 
 
-def handed_over(wanted: Reading, gang: int, index: int, name: str, requestor: str) -> dict[str, Any]:
+def handed_over(requirement: Reading, gang: int, index: int, name: str, requestor: str) -> dict[str, Any]:
     """Return what a task asks for, as it is handed over to a site that decides its place itself."""
-    one = wanted.tasks[index]
-    together, trees = len(wanted.gangs[gang].tasks), trees_of(wanted.request, one.labels)
+    one = requirement.tasks[index]
+    together, trees = len(requirement.gangs[gang].tasks), trees_of(requirement.request, one.labels)
     kind = one.spec.per_resource[0] if one.spec.per_resource else ""
     each = one.spec.per_resource[1] if one.spec.per_resource else one.spec.per_slot
     count = one.spec.total or max(1, least(trees, kind or SLOT, () if kind else one.labels)) * each
-    told = {**handover(wanted.request, one.labels, together, name, requestor), "tasks": len(wanted.tasks)}
-    if told["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
-        told["arguments"] = started(replace(wanted.request, script=""), one.spec, index)[0][1:]
-    return {"processes": count, "request": told}
+    answer = {**handover(requirement.request, one.labels, together, name, requestor), "tasks": len(requirement.tasks)}
+    if answer["script"]:  # the command is a shell's that loads it: the site is given the script itself, and these
+        answer["arguments"] = started(replace(requirement.request, script=""), one.spec, index)[0][1:]
+    return {"processes": count, "request": answer}

@@ -121,7 +121,9 @@ def end_waiting(connection: sa.Connection, records: Sequence[JobRecord], now: fl
     """Cancel those of some jobs of which nothing has begun, by a few statements for all of them; return their ids."""
     counts = tasks.counts(connection, [record.id for record in records if record.state is JobState.WAITING])
     few = {
-        job for job, found in counts.items() if set(found) == {TaskState.WAITING} and found[TaskState.WAITING] <= FEW
+        job
+        for job, result in counts.items()
+        if set(result) == {TaskState.WAITING} and result[TaskState.WAITING] <= FEW
     }
     plain = [record for record in records if record.id in few and record.canceled_at is None]
     tasks.cancel_waiting(connection, [record.id for record in plain], now, "", len(plain) * FEW)
@@ -136,18 +138,18 @@ def end_waiting(connection: sa.Connection, records: Sequence[JobRecord], now: fl
 
 def end_more(service: Service, job_id: str, seconds: float) -> bool:
     """End more of a canceled job's tasks, piece by piece for so long; return whether any are left."""
-    began, left = perf_counter(), True
-    while left and perf_counter() - began < seconds:
+    began, remaining = perf_counter(), True
+    while remaining and perf_counter() - began < seconds:
         with service.store.write() as connection:
             record = jobs.get(connection, job_id)
             if record is None or record.canceled_at is None or record.state not in LIVE:
                 return False
             wait = record.wait or {}  # a step that was planned before may have written another
             why = wait["facts"]["why"] if wait.get("reason") == ENDING else ""
-            left = _end_some(connection, job_id, service.clock(), why)
-            if not left:
+            remaining = _end_some(connection, job_id, service.clock(), why)
+            if not remaining:
                 jobs.change(connection, job_id, wait=None)
-    return left
+    return remaining
 
 
 def _end_some(connection: sa.Connection, job_id: str, now: float, why: str) -> bool:
@@ -165,11 +167,11 @@ def _cancel_dependents(connection: sa.Connection, job_id: str, now: float) -> No
     read = reading(connection, job_id)
     if not read.depends:
         return
-    asked = read.tasks
-    found = {task.index: task for task in tasks.of_job(connection, job_id)}
-    for index, name in never_started(asked, {index: task.state for index, task in found.items()}).items():
+    request = read.tasks
+    results = {task.index: task for task in tasks.of_job(connection, job_id)}
+    for index, name in never_started(request, {index: task.state for index, task in results.items()}).items():
         detail = f"canceled because {name}, which it depends on, did not complete"
-        tasks.save(connection, transition(found[index], CancelOrdered(detail), now), now)
+        tasks.save(connection, transition(results[index], CancelOrdered(detail), now), now)
 
 
 def settle(connection: sa.Connection, job_id: str, now: float) -> None:

@@ -115,13 +115,13 @@ def matches(connection: sa.Connection, who: Caller, text: str, login: str | None
 
 def _by_number(connection: sa.Connection, who: Caller, number: re.Match[str]) -> Named | None:
     """Return what a number means, with or without the index of an element."""
-    wanted = int(number[1])
-    record = jobs.by_number(connection, wanted)
+    demand = int(number[1])
+    record = jobs.by_number(connection, demand)
     if record is None or not sees(connection, who, record):
         return None
     if number[2] is None:
-        return Named(record, element_place(record.number, record.elements, wanted))
-    return _task_of(connection, record, int(number[2])) if record.number == wanted else None
+        return Named(record, element_place(record.number, record.elements, demand))
+    return _task_of(connection, record, int(number[2])) if record.number == demand else None
 
 
 def _beginning(connection: sa.Connection, who: Caller, text: str) -> list[Named]:

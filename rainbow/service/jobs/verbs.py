@@ -66,10 +66,10 @@ def _cancel_element(connection: sa.Connection, record: JobRecord, element: int, 
 
 
 def _task(connection: sa.Connection, record: JobRecord, element: int) -> Task:
-    found = tasks.page(connection, record.id, element, 1)
-    if not found:
+    result = tasks.page(connection, record.id, element, 1)
+    if not result:
         raise Conflict(f"job {record.id} waits for a cluster and has no elements yet; name the whole job")
-    return found[0]
+    return result[0]
 
 
 def _suspend(connection: sa.Connection, record: JobRecord, element: int | None, now: float) -> bool:
@@ -148,13 +148,13 @@ def change(service: Service, who: Caller, verb: str, job_id: str, element: int |
     """
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
-        left = VERBS[verb](connection, record, element, service.clock())
+        remaining = VERBS[verb](connection, record, element, service.clock())
     service.tell(record.cluster_id)
     with after_commit("end more"):  # it is canceled; the cluster's steps end what is left, too
         until = perf_counter() + CANCEL_SECONDS
-        while left and perf_counter() < until:
-            left = lifecycle.end_more(service, job_id, TURN)
-            sleep(TURN if left else 0)
+        while remaining and perf_counter() < until:
+            remaining = lifecycle.end_more(service, job_id, TURN)
+            sleep(TURN if remaining else 0)
             service.tell(record.cluster_id)
 
 
@@ -191,54 +191,54 @@ class ManyJobs:
 
     def named(self, texts: Sequence[str], login: str | None) -> Changes:
         """Do it to each of the jobs that some texts name; what one of them refuses is said of it alone."""
-        found: list[Named] = []
+        results: list[Named] = []
         with self.service.store.read() as connection:  # `last` is one job, whatever comes meanwhile
             for text in dict.fromkeys(texts):
                 try:
-                    found.append(one_of(connection, self.who, text, login))
+                    results.append(one_of(connection, self.who, text, login))
                 except RainbowError as fault:
                     self.told.refuse(text, fault)
-        self._all(found)
+        self._all(results)
         return self.told
 
     def matching(self, chosen: Filter, most: int) -> Changes:
         """Do it to the first jobs that a filter chooses, the oldest first."""
-        left = most
-        while left > 0:
+        remaining = most
+        while remaining > 0:
             with self.service.store.read() as connection:
-                records = pages.listing(connection, replace(chosen, limit=min(left, TOGETHER), oldest=True))
+                records = pages.listing(connection, replace(chosen, limit=min(remaining, TOGETHER), oldest=True))
             self._all([Named(record) for record in records])
-            left -= len(records)
-            if len(records) < min(TOGETHER, left + len(records)):
+            remaining -= len(records)
+            if len(records) < min(TOGETHER, remaining + len(records)):
                 break
             chosen = replace(chosen, before=records[-1].id)
         return self.told
 
-    def _all(self, found: Sequence[Named]) -> None:
+    def _all(self, results: Sequence[Named]) -> None:
         """Do it in transactions of a part each; between them others write for PAUSE times as long."""
         if self.dry_run:
-            self.told.chosen += [one.record for one in found]
+            self.told.chosen += [one.record for one in results]
             return
-        left = list(found)
-        while left:
+        remaining = list(results)
+        while remaining:
             began = perf_counter()
             with self.service.store.write() as connection:
-                count, touched = self._some(connection, left[:TOGETHER], began + TRANSACTION)
+                count, touched = self._some(connection, remaining[:TOGETHER], began + TRANSACTION)
             self.service.tell(*touched)
-            left = left[count:]
-            if left or len(found) == TOGETHER:
+            remaining = remaining[count:]
+            if remaining or len(results) == TOGETHER:
                 sleep(min(LONGEST_PAUSE, PAUSE * (perf_counter() - began)))
 
-    def _some(self, connection: sa.Connection, found: Sequence[Named], until: float) -> tuple[int, set[str]]:
+    def _some(self, connection: sa.Connection, results: Sequence[Named], until: float) -> tuple[int, set[str]]:
         """Do it to the first of some jobs; return to how many, and the clusters that are concerned."""
         now, count, touched = self.service.clock(), 0, set[str]()
-        records = {record.id: record for record in jobs.some(connection, {one.job for one in found})}
+        records = {record.id: record for record in jobs.some(connection, {one.job for one in results})}
         plain: set[str] = set()
         if self.verb == "cancel":
             mine = [record for record in records.values() if self._may(connection, record) is None]
-            whole = {one.job for one in found if one.element is None}
+            whole = {one.job for one in results if one.element is None}
             plain = lifecycle.end_waiting(connection, [record for record in mine if record.id in whole], now)
-        for one in found:
+        for one in results:
             count += 1
             record = records.get(one.job)
             if record is None:

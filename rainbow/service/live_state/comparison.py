@@ -73,8 +73,10 @@ def check_space(
         leaves = {kind: max(0, amount) for kind, amount in counted.items() if kind not in again.containers(name)}
         twice = is_held_twice(occupancy, name) and not occupancy.was_overfull(name)
         if twice or not occupancy.is_like(again, name):
-            told = "; ".join(f"{task} {kept}, stored {stored}" for task, kept, stored in unlike(occupancy, again))
-            raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {told}")
+            text = "; ".join(
+                f"{task} {reserved}, stored {stored}" for task, reserved, stored in unlike(occupancy, again)
+            )
+            raise PlanError(f"{name}: {dict(free)} is kept, {dict(again.free(name))} rebuilt; {text}")
         if census.workers[name].free != free:
             raise PlanError(f"{name}: {census.workers[name].free} is indexed, {dict(free)} located")
         if any(free[kind] > amount for kind, amount in leaves.items()):  # a socket that is held whole may have grown

@@ -190,8 +190,8 @@ class LiveJob:
     def is_kept(self) -> bool:
         """Whether nothing of it may start now, whatever is free."""
         own = self.record
-        asked = self.is_withdrawn or own.is_halted or own.canceled_at is not None
-        return asked or self.unmet is not None
+        request = self.is_withdrawn or own.is_halted or own.canceled_at is not None
+        return request or self.unmet is not None
 
     @property
     def is_withdrawn(self) -> bool:
@@ -229,8 +229,8 @@ class LiveJob:
                 continue
             indexes = [task.index for task in gang.tasks if task.index in waiting]
             if indexes and not waits_for(gang, unended):
-                left = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
-                self._views[gang.number] = self._view(left, indexes)
+                remaining = gang if len(indexes) == len(gang.tasks) else only(gang, indexes)
+                self._views[gang.number] = self._view(remaining, indexes)
                 longest[gang.number] = max(map(self.order.expected, indexes))
         return sorted(self._views.values(), key=lambda view: -longest[view.number])  # else as the jobspec has them
 
@@ -321,8 +321,8 @@ class Gangs(Sequence[GangView]):
 
 def elastic_of(read: Reading) -> Elastic | None:
     """Return how many shares a job works with, if they may come and go."""
-    asked = read.request.elastic
-    return Elastic(asked.min, asked.max, asked.threads) if asked else None
+    request = read.request.elastic
+    return Elastic(request.min, request.max, request.threads) if request else None
 
 
 def system_of(read: Reading) -> Mapping[str, Any]:
@@ -391,10 +391,14 @@ class Dependents:
     def look(self, job_id: str, find: Callable[[str], Target | None], now: float) -> str:
         """Look at what a job waits for; say which of it can never come, if any."""
         job = self.jobs[job_id]
-        found = awaited(job.dependencies, find, now)
-        job.unmet = found if found.waits or found.never or found.until is not None else None
+        dependency_state = awaited(job.dependencies, find, now)
+        job.unmet = (
+            dependency_state
+            if dependency_state.waits or dependency_state.never or dependency_state.until is not None
+            else None
+        )
         self._mark(job_id, unmet=job.unmet is not None)
-        return found.never
+        return dependency_state.never
 
     def needs_polling(self, here: Mapping[str, LiveJob]) -> bool:
         """Return whether something is waited for that nobody will tell of: a time, or a job of another cluster."""

@@ -78,9 +78,9 @@ class MatcherCache:
         """Return what a job asks for as this cluster answers it: its nodes, its queue."""
         known = self._settled.get(read.request.number)
         if known is None:
-            asked = {gang.request.number: gang.request for gang in read.gangs}
-            plain = {number: settled(one, self.cluster, self.name) for number, one in asked.items()}
-            changed = any(plain[number] is not one for number, one in asked.items())
+            request = {gang.request.number: gang.request for gang in read.gangs}
+            plain = {number: settled(one, self.cluster, self.name) for number, one in request.items()}
+            changed = any(plain[number] is not one for number, one in request.items())
             gangs = tuple(replace(gang, request=plain[gang.request.number]) for gang in read.gangs) if changed else ()
             known = self._settled.put(read.request.number, replace(read, gangs=gangs) if changed else read)
         return known
@@ -141,10 +141,12 @@ class MatcherCache:
     def _by_kind(self, request: Request) -> bool:
         """Return whether a request asks for nothing but what workers of one kind have alike."""
         if request.number not in self._alike:
-            wanted = [part for tree in request.resources for part in tree.walk()]
+            requirements = [part for tree in request.resources for part in tree.walk()]
             inside = {SLOT, self.cluster.worker_type, *types_in_workers(self.cluster)}
             plain = request.constraint is None and len(request.variants) == 1 and self.cluster.levels != "strict"
-            self._alike[request.number] = plain and all(part.type in inside and not part.needs for part in wanted)
+            self._alike[request.number] = plain and all(
+                part.type in inside and not part.needs for part in requirements
+            )
         return self._alike[request.number]
 
     def hosts(self, demand: str) -> frozenset[str]:
@@ -315,8 +317,8 @@ class FreeSpace:
         job = demand.rpartition("/")[0]
         said = {"held": held, "floats": floats, "rows": [list(row) for row in certificate.rows]}
         log.error("unverified start", job=job, cluster=cluster.name, faults=faults[:MOST_FAULTS], **said)
-        asked = [repr(tree) for tree in gang.request.variants[certificate.variant]]
-        self._placing.refused[job] = {"faults": faults, "graph": certificate.graph, "request": asked, **said}
+        requests = [repr(tree) for tree in gang.request.variants[certificate.variant]]
+        self._placing.refused[job] = {"faults": faults, "graph": certificate.graph, "request": requests, **said}
         refusal = Wait(job, UNVERIFIED, UNVERIFIED_TEXT.format(fault=faults[0]))
         self._placing.refusals[demand] = question, refusal
         return refusal
@@ -324,5 +326,5 @@ class FreeSpace:
     def why(self, demand: str) -> Wait | None:
         """Say why a gang does not fit although amounts are large enough; None if they are not."""
         gang, _ = self._placing.gangs[demand]
-        found = fragmented(self._occupancy, gang.request)
-        return Wait(demand.rpartition("/")[0], FRAGMENTED, found.text, found.facts) if found else None
+        result = fragmented(self._occupancy, gang.request)
+        return Wait(demand.rpartition("/")[0], FRAGMENTED, result.text, result.facts) if result else None

@@ -81,8 +81,8 @@ def _current(service: Service, entry: RegisteredCluster, until: float) -> Mirror
             raise TryLater(f"cluster {mirror.entry.cluster.name} is being scheduled", retry_after=1)
         if entry.id in service.overdue:
             name = mirror.entry.cluster.name
-            told = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"
-            raise TryLater(told, retry_after=30)
+            text = f"the policy of cluster {name} does not come back; rainbow scheduler show {name} says where it is"
+            raise TryLater(text, retry_after=30)
     if mirrors.get(entry.id) is mirror:
         return mirror
     mirror.lock.release()  # it was thrown away or replaced while we waited for it
@@ -129,10 +129,10 @@ def _accounts(record: ClusterRecord) -> float | None:
 
 def _read_ended(connection: sa.Connection, mirror: Mirror, since: float) -> dict[tuple[str, int], Ended]:
     """Read the record of the tasks that have ended since a time."""
-    found = tasks.ended_since(connection, mirror.entry.id, since)
-    owners = {record.id: record for record in jobs.some(connection, sorted({task.job for task in found}))}
+    results = tasks.ended_since(connection, mirror.entry.id, since)
+    owners = {record.id: record for record in jobs.some(connection, sorted({task.job for task in results}))}
     runs = (
-        (task, LiveJob(owners[task.job], reading(connection, task.job), NOTHING, mirror.placing)) for task in found
+        (task, LiveJob(owners[task.job], reading(connection, task.job), NOTHING, mirror.placing)) for task in results
     )
     return {(task.id, task.attempt): Ended(mirror.run_of(task, job), task.ended_at or since) for task, job in runs}
 
@@ -160,12 +160,12 @@ def _read_all(connection: sa.Connection, mirror: Mirror) -> dict[str, JobRecord]
 def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None) -> dict[str, JobRecord]:
     """Read what has changed; `ends`: keep the record of what has ended, of what continues to wait with this time."""
     cluster, since = mirror.entry.id, mirror.epoch
-    states, found = workers.changed(connection, cluster, since), jobs.changed(connection, cluster, since)
+    states, result = workers.changed(connection, cluster, since), jobs.changed(connection, cluster, since)
     moved = tasks.changed(connection, cluster, since)
     for task in moved if ends is not None else ():
         mirror.note_end(task, ends or 0.0)
     mirror.put_workers(states)
-    for record in found:
+    for record in result:
         if record.state not in LIVE:
             if record.id in mirror.jobs:
                 mirror.drop_job(record.id)
@@ -179,8 +179,8 @@ def _read_changed(connection: sa.Connection, mirror: Mirror, ends: float | None)
             mirror.drop_task(task.id)
     for task in moved:
         mirror.put_task(task)
-    mirror.read = len(states) + len(found) + len(moved)
-    return {record.id: record for record in found}
+    mirror.read = len(states) + len(result) + len(moved)
+    return {record.id: record for record in result}
 
 
 def _add(connection: sa.Connection, mirror: Mirror, record: JobRecord, waiting: WaitingTasks) -> None:
@@ -366,8 +366,8 @@ class Mirror:
     def wake(self, now: float) -> None:
         """Let tasks whose rest is over wait like others; and one whose rest has grown, as where the clock was set."""
         for task in list(self.resting.values()):
-            left = (task.not_before or 0.0) - now
-            if not 0 < left <= pause(len(task.losses)):
+            remaining = (task.not_before or 0.0) - now
+            if not 0 < remaining <= pause(len(task.losses)):
                 del self.resting[task.id]
                 self.jobs[task.job].task_waits(task.index)
                 self._changed.add(task.job)

@@ -137,9 +137,9 @@ def _seconds(
 ) -> Floats:
     """Predict how long a job runs on each cluster: by runs like it there, elsewhere, by who asks, or by all."""
     limit = float(job.wanted.request.duration)
-    named, asked = (statistics.digest(key) for key in job.keys)
+    named, request = (statistics.digest(key) for key in job.keys)
     known = statistics.everywhere(connection, job.keys)
-    alike, others = known.get(named, {}), known.get(asked, {})
+    alike, others = known.get(named, {}), known.get(request, {})
     whole, limits = outlook.limits(ids)
     limits = np.where(limit > 0, limit, limits)
     with np.errstate(invalid="ignore"):
@@ -190,7 +190,7 @@ def runs_elsewhere(
 
 
 def _ratios(service: Service, connection: sa.Connection, cluster_id: str) -> Mapping[str, float]:
-    kept, now = service.state(Ratios), service.monotonic()
-    if (result := kept.get(cluster_id, now)) is None:
-        result = kept.put(cluster_id, ratios(statistics.medians(connection, cluster_id, RATED), cluster_id), now)
+    reserved, now = service.state(Ratios), service.monotonic()
+    if (result := reserved.get(cluster_id, now)) is None:
+        result = reserved.put(cluster_id, ratios(statistics.medians(connection, cluster_id, RATED), cluster_id), now)
     return result

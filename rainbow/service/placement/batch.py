@@ -81,7 +81,7 @@ def _submit(service: Service, entries: Sequence[Entry]) -> list[Answer]:
     """Submit what could be read, in order, with one wait for the disk."""
     readable = [(k, entry.who, entry.asked) for k, entry in enumerate(entries) if entry.who and entry.asked]
     answers: list[Answer] = [entry.fault or RainbowError() for entry in entries]
-    placed = submit_all(service, [(who, asked) for _, who, asked in readable])
+    placed = submit_all(service, [(who, request) for _, who, request in readable])
     return _with(answers, [k for k, *_ in readable], placed)
 
 
@@ -167,9 +167,9 @@ ATTEMPTS = 3  # of a submit whose cluster gets other graphs while it is matched
 Placed = tuple[dict[str, Any], bool] | RainbowError  # a job and whether it was sent before, or why there is none
 
 
-def submit(service: Service, who: Caller, asked: Submission) -> tuple[dict[str, Any], bool]:
+def submit(service: Service, who: Caller, submission: Submission) -> tuple[dict[str, Any], bool]:
     """Place a job; return it and whether it is an earlier one sent again. Refused says why no cluster takes it."""
-    [placed] = submit_all(service, [(who, asked)])
+    [placed] = submit_all(service, [(who, submission)])
     if isinstance(placed, RainbowError):
         raise placed
     return placed
@@ -180,16 +180,16 @@ def submit_all(service: Service, many: Sequence[tuple[Caller, Submission]]) -> l
     matched = service.catalogue
     answers = _attempt(service, dict(enumerate(many)))
     for _ in range(ATTEMPTS - 1):
-        outdated = {k: found.cluster for k, found in answers.items() if isinstance(found, refusal.Outdated)}
+        outdated = {k: result.cluster for k, result in answers.items() if isinstance(result, refusal.Outdated)}
         if not outdated or not _compiled(service, set(outdated.values())):
             break
         answers |= _attempt(service, {k: many[k] for k in outdated})
-    refused = {k: many[k] for k, found in answers.items() if isinstance(found, Refused)}
+    refused = {k: many[k] for k, result in answers.items() if isinstance(result, Refused)}
     if refused and _is_outdated(service, matched):  # what was matched has been replaced by another process
         answers |= _attempt(service, refused)
-    for found in answers.values():
+    for result in answers.values():
         with after_commit("count"):
-            count("rainbow_submits", _told_of(found))
+            count("rainbow_submits", _told_of(result))
     return [answers[k] for k in range(len(many))]
 
 
@@ -214,9 +214,9 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
     """Match each, then place all that matched in one transaction's wait; a fault in one is the answer of that one."""
     answers: dict[int, Placed] = {}
     prepared: dict[int, SubmitTransaction] = {}
-    for k, (who, asked) in many.items():
+    for k, (who, request) in many.items():
         try:
-            prepared[k] = prepare(service, who, asked)
+            prepared[k] = prepare(service, who, request)
             prepared[k].take_numbers()
             prepared[k].prestore()
         except Exception as fault:
@@ -229,17 +229,17 @@ def _attempt(service: Service, many: Mapping[int, tuple[Caller, Submission]]) ->
         if (stored := prepared[k].staged) and prepared[k].cluster_id is None:  # it was refused, or sent before
             with after_commit("discard"):
                 discard(service, stored.job)
-    if told := {each.cluster_id for each in prepared.values() if each.cluster_id}:
+    if answer := {each.cluster_id for each in prepared.values() if each.cluster_id}:
         with after_commit("tell"):
-            service.tell(*told)  # a step offers what it starts
+            service.tell(*answer)  # a step offers what it starts
     return answers
 
 
-def _told_of(found: Placed) -> str:
+def _told_of(result: Placed) -> str:
     """Return what the metrics call an outcome."""
-    if isinstance(found, RainbowError):
-        return found.code
-    return "again" if found[1] else "placed" if found[0]["cluster"] else "unplaced"
+    if isinstance(result, RainbowError):
+        return result.code
+    return "again" if result[1] else "placed" if result[0]["cluster"] else "unplaced"
 
 
 def _outcome(placement: SubmitTransaction, work: Part[tuple[dict[str, Any], bool]]) -> Placed:

@@ -109,8 +109,8 @@ def snapshot(service: Service, among: ReachableClusters) -> DigestedText:
     if known is None:
         look_ahead(service, among.names)
         with service.store.read() as connection:
-            found = read_states(service, connection, among.names, idle=False).values
-        known = CandidateStates(now, DigestedText.of(found))
+            result = read_states(service, connection, among.names, idle=False).values
+        known = CandidateStates(now, DigestedText.of(result))
         snapshots.put(tuple(among.names), known, now)
     snapshots.put(Same(among.names), known, known.at)
     return known.states
@@ -127,8 +127,8 @@ def unattended(service: Service, connection: sa.Connection, ids: Mapping[str, st
 
     A policy that needs no worker hands jobs over to any taker, so its clusters have no agent to miss.
     """
-    found = without_agent(service, connection, ids) if len(ids) > 1 else []
-    return found if len(found) < len(ids) else []
+    results = without_agent(service, connection, ids) if len(ids) > 1 else []
+    return results if len(results) < len(ids) else []
 
 
 def without_agent(service: Service, connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
@@ -144,9 +144,9 @@ def without_agent(service: Service, connection: sa.Connection, ids: Mapping[str,
 
 
 def _without_agent(connection: sa.Connection, ids: Mapping[str, str]) -> list[str]:
-    found = workers.unattended(connection, ids)
-    needing = {policy for policy in set(found.values()) if traits_of(policy).needs_workers}
-    return sorted(ids[one] for one, policy in found.items() if policy in needing)
+    results = workers.unattended(connection, ids)
+    needing = {policy for policy in set(results.values()) if traits_of(policy).needs_workers}
+    return sorted(ids[one] for one, policy in results.items() if policy in needing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ def read_states(service: Service, connection: sa.Connection, ids: Mapping[str, s
     """
     if len(ids) > READ_ALONE and not idle:
         return service.state(KnownStates).seen(connection, partial(_ordered, service), ids, service.clock())
-    made, now, found = read_made(connection, ids, idle), service.clock(), dict[str, dict[str, Any]]()
+    made, now, result = read_made(connection, ids, idle), service.clock(), dict[str, dict[str, Any]]()
     for cluster_id, name in ids.items():
         values, reported = row_of(made[cluster_id])
-        found[name] = values if reported != reported else {**values, AGE: max(0.0, now - reported)}
-    return FewStates(now, found, {name: made[one] for one, name in ids.items()})
+        result[name] = values if reported != reported else {**values, AGE: max(0.0, now - reported)}
+    return FewStates(now, result, {name: made[one] for one, name in ids.items()})
 
 
 def look_ahead(service: Service, ids: Mapping[str, str]) -> None:
@@ -220,16 +220,18 @@ def sized(
     for verdict in candidates if spans else ():
         if verdict.switches is not None:
             states.get(verdict.cluster, {})[SWITCHES] = verdict.switches
-    told = [at for at, name in enumerate(names_of(candidates)) if WAIT in states.get(name, {})]
-    for at in told:
+    answers = [at for at, name in enumerate(names_of(candidates)) if WAIT in states.get(name, {})]
+    for at in answers:
         _size(states[candidates[at].cluster], candidates[at].totals.get("cores", 0))
     return states
 
 
 def _size(values: dict[str, Any], cores: int) -> None:
-    told = {int(key[len(SIZED) :]): key for key in values if key.startswith(SIZED) and key[len(SIZED) :].isdecimal()}
-    size = min((size for size in told if size >= cores), default=max(told, default=0))
-    if size and is_number(low := values[told[size]]):
+    answer = {
+        int(key[len(SIZED) :]): key for key in values if key.startswith(SIZED) and key[len(SIZED) :].isdecimal()
+    }
+    size = min((size for size in answer if size >= cores), default=max(answer, default=0))
+    if size and is_number(low := values[answer[size]]):
         high = max(low, values.get("expected_wait_high", low))
         values |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
 
@@ -254,8 +256,8 @@ def own_queues(
         return frozenset()
     ids = {entry.id: entry.cluster.name for entry in entries}
     with nullcontext(connection) if connection is not None else service.store.read() as reading:
-        found = clusters.policies(reading, ids).items()
-    return frozenset(ids[one] for one, (policy, settings) in found if "queue" in _names(policy, settings))
+        result = clusters.policies(reading, ids).items()
+    return frozenset(ids[one] for one, (policy, settings) in result if "queue" in _names(policy, settings))
 
 
 def verdicts_on(
@@ -290,15 +292,15 @@ def barred(
     A queue is one of the policy's or of the graph's.
     """
     system = request.attributes.get("system")
-    asked = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
-    if not any(asked.values()):
+    query = {key: _texts(system[key]) for key in system if key in NAMED} if isinstance(system, Mapping) else {}
+    if not any(query.values()):
         return {}
     result: dict[str, JobspecError] = {}
     for cluster_id, (policy, settings) in clusters.policies(connection, ids).items():
         known = _names(policy, settings)
-        for key in asked.keys() & known.keys():
+        for key in query.keys() & known.keys():
             there = {*known[key], *(_queues_of_graph(service, ids[cluster_id]) if key == "queue" else ())}
-            for name in asked[key]:
+            for name in query[key]:
                 if not _is_among(name.partition("@")[0], there):
                     result[ids[cluster_id]] = _not_there(key, name, ids[cluster_id], there)
     return result
@@ -433,27 +435,27 @@ def eligible_clusters(
 
     TryLater if all of them are drained, unless `even_drained`.
     """
-    asked = None if names is None else tuple(sorted(set(names)))
+    requests = None if names is None else tuple(sorted(set(names)))
     catalogue = service.catalogue
-    whose = (Same(who), asked)
+    whose = (Same(who), requests)
     reaches = service.state(Reaches)
-    reach = reaches.of(catalogue, whose) or _found(service, who, asked)
+    reach = reaches.of(catalogue, whose) or _found(service, who, requests)
     reaches.put(whose, (catalogue, reach))
     if not reach.entries and reach.drained and not even_drained:
-        told = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
-        raise TryLater(f"drained until reinstated: {told}", retry_after=60)
+        text = ", ".join(sorted(entry.cluster.name for entry in reach.drained))
+        raise TryLater(f"drained until reinstated: {text}", retry_after=60)
     return reach
 
 
-def _found(service: Service, who: Caller, asked: Sequence[str] | None) -> ReachableClusters:
-    found = _known(service, who)
-    if not found and not who.admin:
+def _found(service: Service, who: Caller, requests: Sequence[str] | None) -> ReachableClusters:
+    results = _known(service, who)
+    if not results and not who.admin:
         raise Forbidden("no submit token was provided")
-    return _taking(found if asked is None else _named(found, asked))
+    return _taking(results if requests is None else _named(results, requests))
 
 
-def _named(found: Sequence[RegisteredCluster], names: Sequence[str]) -> list[RegisteredCluster]:
-    known = {entry.cluster.name: entry for entry in found}
+def _named(results: Sequence[RegisteredCluster], names: Sequence[str]) -> list[RegisteredCluster]:
+    known = {entry.cluster.name: entry for entry in results}
     for name in names:
         if name not in known:
             raise NotFound(f"cluster {name} not found")
@@ -469,9 +471,9 @@ def _taking(entries: Sequence[RegisteredCluster]) -> ReachableClusters:
 
 def _known(service: Service, who: Caller) -> list[RegisteredCluster]:
     """Return the clusters the caller may submit to; those another process has registered are compiled now."""
-    found = [entry for entry in service.catalogue.values() if who.admin or entry.id in who.submits]
-    if missing := set(who.submits) - {entry.id for entry in found}:
+    results = [entry for entry in service.catalogue.values() if who.admin or entry.id in who.submits]
+    if missing := set(who.submits) - {entry.id for entry in results}:
         with service.store.read() as connection:
             names = clusters.names(connection, missing)
-        found += [entry for name in names.values() if (entry := service.compile(name))]
-    return [entry for entry in found if not entry.draining]
+        results += [entry for name in names.values() if (entry := service.compile(name))]
+    return [entry for entry in results if not entry.draining]

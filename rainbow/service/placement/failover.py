@@ -120,7 +120,7 @@ def leave(service: Service, mirror: DepartedMirror) -> bool:
     look = looks.get(mirror.entry.id) or Look()
     if 0 <= service.clock() - look.ended < look.pause:
         return False
-    left = look.left or deque(sorted(mirror.jobs))
+    remaining = look.left or deque(sorted(mirror.jobs))
     moved: dict[str, str] = {}
 
     def place(elsewhere: Relocation, record: JobRecord) -> None:
@@ -130,12 +130,12 @@ def leave(service: Service, mirror: DepartedMirror) -> bool:
             if move:
                 moved[record.id] = move.record.cluster_id
 
-    spent = look_at_some(service, left, look.verdicts, place)
+    spent = look_at_some(service, remaining, look.verdicts, place)
     for job_id in moved:
         mirror.forget_moved(job_id)
     share = SHARE / len(looks.keys() | {mirror.entry.id})
-    pause = max(0.0 if left else PAUSE, spent * (1 / share - 1))
-    looks[mirror.entry.id] = Look(service.clock(), pause, left, look.verdicts if left else {})
+    pause = max(0.0 if remaining else PAUSE, spent * (1 / share - 1))
+    looks[mirror.entry.id] = Look(service.clock(), pause, remaining, look.verdicts if remaining else {})
     if moved:
         service.tell(mirror.entry.id, *set(moved.values()))
     return True
@@ -148,7 +148,7 @@ def is_leaving(service: Service, cluster_id: str) -> bool:
 
 
 def look_at_some(
-    service: Service, left: deque[str], verdicts: Verdicts, do: Callable[[Relocation, JobRecord], None]
+    service: Service, remaining: deque[str], verdicts: Verdicts, do: Callable[[Relocation, JobRecord], None]
 ) -> float:
     """Do something with jobs from the front of a queue in one short transaction; return the seconds it took.
 
@@ -156,22 +156,22 @@ def look_at_some(
     """
     began = perf_counter()
     with service.store.read() as connection:
-        matched = _match_some(Relocation(service, connection, verdicts), left, began)
+        matched = _match_some(Relocation(service, connection, verdicts), remaining, began)
     spent = perf_counter() - began
     with service.store.write() as connection:
         elsewhere, began, looked_at = Relocation(service, connection, verdicts), perf_counter(), 0
         while looked_at < matched and (looked_at < AT_LEAST or perf_counter() - began < SLICE):
-            record = jobs.get(connection, left.popleft())
+            record = jobs.get(connection, remaining.popleft())
             looked_at += 1
             if record:
                 do(elsewhere, record)
     return spent + perf_counter() - began
 
 
-def _match_some(elsewhere: Relocation, left: Iterable[str], began: float) -> int:
+def _match_some(elsewhere: Relocation, remaining: Iterable[str], began: float) -> int:
     """Match the first jobs of a queue until the time is over; return how many were."""
     count = 0
-    for job_id in left:
+    for job_id in remaining:
         if count >= AT_LEAST and perf_counter() - began >= SLICE:
             break
         record = jobs.get(elsewhere.connection, job_id)
@@ -276,16 +276,16 @@ class Relocation:
             text = f"the job has moved to cluster {move.record.cluster}: {why}"
             broken = Broken(record.id, 0, 0.0, None, service.clock(), "moved", text)
             take_back(connection, record.cluster_id, record.cluster, broken, job=record.id)
-            told = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
-            events.add(connection, service.clock(), move.record.cluster_id, "job", **told)
+            answer = {"job": record.id, "state": str(move.record.state), "cluster": move.record.cluster}
+            events.add(connection, service.clock(), move.record.cluster_id, "job", **answer)
         return move
 
     def going(self, record: JobRecord) -> Destinations:
         """Return where a job may go."""
         connection, decision = self._connection, jobs.decision(self._connection, record.id)
         again, read = ledger.again(connection, record.id), reading_of(connection, record)
-        left = {move["from"] for move in decision.get("moves", []) if move["why"] not in self._back_after}
-        entries = self._open(record, again.get("clusters", []), {record.cluster, *left}, read.request)
+        remaining = {move["from"] for move in decision.get("moves", []) if move["why"] not in self._back_after}
+        entries = self._open(record, again.get("clusters", []), {record.cluster, *remaining}, read.request)
         verdicts = self._matched(read.request, entries)
         selector, options = again.get("selector", ""), again.get("options", {})
         return Destinations(read, decision, selector, options, verdicts, candidate_ids(self._service, verdicts))
@@ -308,20 +308,20 @@ class Relocation:
         verdict = next((v for v in verdicts if v.cluster == choice.cluster), None)
         if verdict is None:
             return None
-        told = {"from": record.cluster, "to": verdict.cluster, "at": service.clock(), "why": why, "seed": seed}
+        answer = {"from": record.cluster, "to": verdict.cluster, "at": service.clock(), "why": why, "seed": seed}
         to = {"cluster_id": service.catalogue[verdict.cluster].id, "cluster": verdict.cluster}
         there = record.moved(**to, nodes=verdict.totals.get("nodes", 0))
         if not _admitted(self._connection, there):
             return None
-        moves = [*moves, {**told, **more, "selection": ledger.written(choice)}]
+        moves = [*moves, {**answer, **more, "selection": ledger.written(choice)}]
         return Move(there, {**going.decision, "moves": moves}, record.cluster_id, known)
 
     def _open(
-        self, record: JobRecord, names: Sequence[str], left: set[str], request: Request
+        self, record: JobRecord, names: Sequence[str], remaining: set[str], request: Request
     ) -> list[RegisteredCluster]:
         """Return the clusters a job may go to: as they were when it was submitted, not later ones of their names."""
         catalogue = self._service.catalogue
-        entries = [catalogue[name] for name in names if name in catalogue and name not in left]
+        entries = [catalogue[name] for name in names if name in catalogue and name not in remaining]
         entries = [e for e in entries if (since := self._taking(e)) is not None and since <= record.submitted_at]
         without = barred(
             self._service, self._connection, request, {entry.id: entry.cluster.name for entry in entries}
@@ -331,17 +331,17 @@ class Relocation:
     def _taking(self, entry: RegisteredCluster) -> float | None:
         """Return when a cluster was registered that takes tasks."""
         if entry.id not in self._since:
-            found = clusters.get(self._connection, entry.id)
-            closed = found is None or found.draining_at is not None or found.drained_at is not None
+            result = clusters.get(self._connection, entry.id)
+            closed = result is None or result.draining_at is not None or result.drained_at is not None
             states = (worker.state for worker in workers.of_cluster(self._connection, entry.id).values())
-            self._since[entry.id] = None if found is None or closed or is_away(states) else found.created_at
+            self._since[entry.id] = None if result is None or closed or is_away(states) else result.created_at
         return self._since[entry.id]
 
     def _matched(self, request: Request, entries: Sequence[RegisteredCluster]) -> Sequence[Verdict]:
         key = (request.site_key, *((entry.id, entry.revision) for entry in entries))
         if key not in self.verdicts:
-            found = verdicts_on(self._service, request, entries, self._connection)
-            self.verdicts[key] = placeable(self._service, found)
+            verdicts = verdicts_on(self._service, request, entries, self._connection)
+            self.verdicts[key] = placeable(self._service, verdicts)
         return self.verdicts[key]
 
 

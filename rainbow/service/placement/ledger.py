@@ -82,11 +82,11 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def told(choice: Choice, found: Match) -> dict[str, Any]:
+def told(choice: Choice, match: Match) -> dict[str, Any]:
     """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
-    if found.fits_in_answer:
+    if match.fits_in_answer:
         return written(choice)
-    names = [verdict.cluster for verdict in found.candidates[:MOST_SHOWN]]
+    names = [verdict.cluster for verdict in match.candidates[:MOST_SHOWN]]
     if choice.cluster is not None and choice.cluster not in names:
         names.append(choice.cluster)
     about = written(replace(choice, steps=choice.about(names)))
@@ -94,18 +94,18 @@ def told(choice: Choice, found: Match) -> dict[str, Any]:
     return {**about, "ranks": {name: ranks[name] for name in names if name in ranks}}
 
 
-def longer(choice: Choice, found: Match, how: tuple[str, Mapping[str, Any]]) -> dict[str, DigestedText]:
+def longer(choice: Choice, match: Match, how: tuple[str, Mapping[str, Any]]) -> dict[str, DigestedText]:
     """Return the complete match and choice for the decision log; empty if the response has them.
 
     A choice of ours is taken again when it is looked at: it is kept as its seal and what it may have read.
     """
-    if found.fits_in_answer:
+    if match.fits_in_answer:
         return {}
     if not reads_states(how[0]):  # it has looked at no candidate either
-        return {"match": found.named}
+        return {"match": match.named}
     if (read := matched_read(*how)) is None:
-        return {"match": found.worked_out, "selection": DigestedText.of(written(choice))}
-    return {"match": found.named, "matched": found.columns(read), "selection": DigestedText("", seal_of(choice))}
+        return {"match": match.worked_out, "selection": DigestedText.of(written(choice))}
+    return {"match": match.named, "matched": match.columns(read), "selection": DigestedText("", seal_of(choice))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +142,15 @@ class Frames:
         return WholeStates(DigestedText.of(board.kept(range(len(board.made)))), board)
 
 
-def restored(given: Mapping[str, Any]) -> dict[str, Any]:
+def restored(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the states that were kept as what differs from others."""
-    frame = given["frame"]
-    return {name: _aged(kept, frame["at"]) for name, kept in {**given["base"], **frame["changed"]}.items()}
+    frame = options["frame"]
+    return {name: _aged(stored, frame["at"]) for name, stored in {**options["base"], **frame["changed"]}.items()}
 
 
-def _aged(kept: Sequence[Any], at: float) -> dict[str, Any]:
+def _aged(stored: Sequence[Any], at: float) -> dict[str, Any]:
     """Return a cluster's variables as they were at a time."""
-    values, reported = kept
+    values, reported = stored
     return dict(values) if reported is None else {**values, AGE: max(0.0, at - reported)}
 
 
@@ -165,10 +165,10 @@ def long(parts: Mapping[str, DigestedText]) -> dict[str, str]:
     return {part.digest: part.text for part in parts.values() if len(part.text) > SHORT}
 
 
-def _parts(connection: sa.Connection, kept: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(connection: sa.Connection, stored: Mapping[str, Any]) -> dict[str, Any]:
     """Read the parts of a ledger again."""
-    elsewhere = {digest: name for name, digest in kept["digests"].items() if name not in kept}
-    texts = {name: kept[name] for name in kept["digests"] if name in kept}
+    elsewhere = {digest: name for name, digest in stored["digests"].items() if name not in stored}
+    texts = {name: stored[name] for name in stored["digests"] if name in stored}
     texts |= {elsewhere[digest]: text for digest, text in jobs.get_records(connection, elsewhere).items()}
     return {name: json.loads(text) for name, text in texts.items()}
 
@@ -198,25 +198,25 @@ def again(connection: sa.Connection, job_id: str) -> dict[str, Any]:
 
 def _with_candidates(connection: sa.Connection, job_id: str) -> dict[str, Any]:
     decision = jobs.decision(connection, job_id)
-    kept = decision.pop(LEDGER, None)
-    given = _parts(connection, kept) if kept else {}
-    if "frame" in given:
-        given["states"] = restored(given)
-    if "regraphed" in given:
-        given["graphs"] |= given.pop("regraphed")
-    decision |= {"selection": given.get("selection", decision.get("selection"))}
-    for which, listed in given.get("match", {}).items():
+    stored = decision.pop(LEDGER, None)
+    options = _parts(connection, stored) if stored else {}
+    if "frame" in options:
+        options["states"] = restored(options)
+    if "regraphed" in options:
+        options["graphs"] |= options.pop("regraphed")
+    decision |= {"selection": options.get("selection", decision.get("selection"))}
+    for which, listed in options.get("match", {}).items():
         known = {one["cluster"]: one for one in decision[which]}
         decision[which] = [{**one, **known.get(one["cluster"], {})} for one in listed]
-    _fill(decision.get("candidates", []), given.get("matched", {}))
-    for name, values in given.pop("arriving", {}).items():
+    _fill(decision.get("candidates", []), options.get("matched", {}))
+    for name, values in options.pop("arriving", {}).items():
         for one, value in zip(decision["candidates"], values, strict=True):
-            given["states"][one["cluster"]] |= {} if value is None else {name: value}
+            options["states"][one["cluster"]] |= {} if value is None else {name: value}
     decision.pop("more", None)
     if "again" in decision and "clusters" not in decision["again"]:
         names = [one["cluster"] for one in decision["candidates"]]
         decision["again"] = {"clusters": names, **decision["again"]}
-    return {**decision, "given": given, "digests": kept["digests"] if kept else {}}
+    return {**decision, "given": options, "digests": stored["digests"] if stored else {}}
 
 
 def _fill(candidates: Sequence[dict[str, Any]], columns: Mapping[str, Any]) -> None:
@@ -240,8 +240,8 @@ def replay(service: Service, connection: sa.Connection, record: JobRecord) -> di
     if not decision["given"]:
         raise Conflict(f"job {record.id} cannot be replayed: it was placed before decision inputs were recorded")
     choice = _again(decision, _parameters(connection, record.id))
-    repeated, kept = written(choice), decision["given"].get("selection")
-    sealed = kept is None and decision["digests"].get("selection")
+    repeated, stored = written(choice), decision["given"].get("selection")
+    sealed = stored is None and decision["digests"].get("selection")
     equal = is_sealed_by(choice, sealed) if sealed else repeated == decision["selection"]
     return {
         "id": record.id,
@@ -280,8 +280,8 @@ def listing(
         raise Forbidden("recorded decisions need the admin token")
     with service.store.read() as connection:
         placed = pages.listing(connection, chosen)
-        found = [(record, _with_candidates(connection, record.id)) for record in placed]
-        known = [(record, decision) for record, decision in found if decision["given"]]
+        results = [(record, _with_candidates(connection, record.id)) for record in placed]
+        known = [(record, decision) for record, decision in results if decision["given"]]
         for record, decision in known if matched else ():
             _match_again(service, reading(connection, record.id).request, decision, matched)
         listed = [_listed(connection, record, decision) for record, decision in known]
@@ -294,8 +294,8 @@ def _match_again(service: Service, request: Request, decision: dict[str, Any], n
     same = [now[name] for name in lacking if name in now and revision_of(now[name]) == then.get(name)]
     verdicts = placeable(service, verdicts_on(service, request, same))
     candidates = candidates_of(verdicts)
-    found = [lacking.pop(name) for name in names_of(candidates)]
-    _fill(found, {name: matched_values(candidates, name) for name in names})
+    results = [lacking.pop(name) for name in names_of(candidates)]
+    _fill(results, {name: matched_values(candidates, name) for name in names})
     if lacking:
         decision["unknown"] = sorted(lacking)
 
@@ -358,17 +358,17 @@ def tried(service: Service, who: Caller, config: str, limit: int) -> dict[str, A
         chosen = islice(_recorded(service, who, rules.matched), min(limit, MOST_TRIED))
         decisions = takewhile(lambda _: service.monotonic() < end, chosen)
         now = SelectorRules(service.settings.selector, service.settings.selector_options)
-        found = compare(decisions, now, rules)
+        result = compare(decisions, now, rules)
     finally:
         turn.release()
-    return {**replay_written(found), "cut": service.monotonic() >= end, "warnings": [*read.warnings]}
+    return {**replay_written(result), "cut": service.monotonic() >= end, "warnings": [*read.warnings]}
 
 
 def _recorded(service: Service, who: Caller, matched: Collection[str]) -> Iterator[RecordedDecision]:
     cursor: str | None = None
     while True:
-        found, cursor = listing(service, who, Filter(before=cursor, limit=PIECE), matched)
-        yield from map(read_recorded, found)
+        result, cursor = listing(service, who, Filter(before=cursor, limit=PIECE), matched)
+        yield from map(read_recorded, result)
         if cursor is None:
             return
 

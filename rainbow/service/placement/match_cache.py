@@ -62,13 +62,13 @@ class Match:
         """Verdicts by reason: worked out for the first refusals, the others are `refused`."""
         reasons = Counter(str(v.reason.why) if v.reason else "refused" for v in self.refusals[:MOST_SHOWN])
         others = len(self.refusals) - MOST_SHOWN
-        found = {
+        results = {
             "matched": len(self.candidates),
             "undecided": len(self.undecided),
             "refused": reasons.pop("refused", 0) + max(0, others),
             **reasons,
         }
-        return {verdict: times for verdict, times in found.items() if times}
+        return {verdict: times for verdict, times in results.items() if times}
 
     @cached_property
     def ids(self) -> Mapping[str, str]:
@@ -81,15 +81,15 @@ class Match:
     def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
         """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
         first, more = self._known or self._told(request)
-        candidates, left = [*first["candidates"]], len(self.candidates) - len(first["candidates"])
+        candidates, remaining = [*first["candidates"]], len(self.candidates) - len(first["candidates"])
         if chosen is not None and all(one["cluster"] != chosen for one in candidates):
             candidates += verdict_to_json(request, [self.verdict(chosen)])["candidates"]
-            left -= 1
-        more = {"candidates": left, **more}
+            remaining -= 1
+        more = {"candidates": remaining, **more}
         unknown = self.verdict(chosen).unknown if chosen is not None else ()
         doubts = [f"{chosen}: {text}; placed there all the same" for text in unknown]
-        told = {**first, "candidates": candidates, "warnings": [*request.warnings, *doubts]}
-        return {**told, "more": more} if any(more.values()) else told
+        answer = {**first, "candidates": candidates, "warnings": [*request.warnings, *doubts]}
+        return {**answer, "more": more} if any(more.values()) else answer
 
     def _told(self, request: Request) -> tuple[dict[str, Any], dict[str, int]]:
         """Say the first verdicts, and how many more do not match or are undecided: the same for equal jobs.
@@ -102,10 +102,10 @@ class Match:
         more = {"refusals": len(self.refusals) - len(refused)}
         if self.undecided:
             more["undecided"] = len(self.undecided) - len(undecided)
-        told = verdict_to_json(request, [*first, *refused, *undecided]), more
+        answers = verdict_to_json(request, [*first, *refused, *undecided]), more
         if not undecided and all(one.exact for one in first) and all(one.reason for one in refused):
-            self._known = told
-        return told
+            self._known = answers
+        return answers
 
     @property
     def fits_in_answer(self) -> bool:
@@ -120,12 +120,12 @@ class Match:
         return DigestedText.of(self._named())
 
     def _named(self) -> dict[str, list[dict[str, str]]]:
-        found = {
+        results = {
             "candidates": names_of(self.candidates),
             "refusals": names_of(self.refusals),
             "undecided": names_of(self.undecided),
         }
-        return {key: [{"cluster": name} for name in names] for key, names in found.items()}
+        return {key: [{"cluster": name} for name in names] for key, names in results.items()}
 
     def columns(self, read: Sequence[str]) -> DigestedText:
         """What matching found of the candidates, by variable that a decision may read: one value, or one for each."""

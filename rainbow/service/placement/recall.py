@@ -81,20 +81,25 @@ class RecallRequest:
 def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     """Ask for what should leave a site, and move what it has given back; return whether anything was written."""
     wrote = bool(mirror.withdrawn) and _move(service, mirror)
-    asked, now = service.state(RecallState).setdefault(record.id, Asked()), service.clock()
-    if not mirror.booked or 0 <= now - asked.at < LOOK_INTERVAL:
+    request, now = service.state(RecallState).setdefault(record.id, Asked()), service.clock()
+    if not mirror.booked or 0 <= now - request.at < LOOK_INTERVAL:
         return wrote
-    asked.at = now
-    asked.jobs = {job: at for job, at in asked.jobs.items() if job in mirror.jobs and 0 <= now - at < RECALL_PAUSE}
-    pending = {job: task for job, task in _pending(mirror).items() if job not in asked.jobs}
+    request.at = now
+    request.jobs = {
+        job: at for job, at in request.jobs.items() if job in mirror.jobs and 0 <= now - at < RECALL_PAUSE
+    }
+    pending = {job: task for job, task in _pending(mirror).items() if job not in request.jobs}
     with service.store.read() as connection:
         elsewhere = Relocation(service, connection, {}, back_after=[WHY])
-        wishes = [*_stuck(service, elsewhere, record, pending), *_sooner(service, elsewhere, mirror, pending, asked)]
+        wishes = [
+            *_stuck(service, elsewhere, record, pending),
+            *_sooner(service, elsewhere, mirror, pending, request),
+        ]
     if wishes:
         with service.store.write() as connection:
             for wish in wishes:
                 _ask(connection, wish, now)
-        asked.jobs |= {wish.job: now for wish in wishes}
+        request.jobs |= {wish.job: now for wish in wishes}
         service.tell(record.id)
     return wrote or bool(wishes)
 
@@ -106,8 +111,8 @@ def _pending(mirror: Handing) -> dict[str, Task]:
         for task in mirror.booked.values()
         if task.state is TaskState.ACCEPTED and task.pending and task.hold != Hold.WITHDRAW
     ]
-    found = {task.job: task for task in sorted(waits, key=_is_stuck)}
-    return dict(sorted(found.items(), key=lambda item: (item[1].assigned_at or 0.0, item[0])))
+    results = {task.job: task for task in sorted(waits, key=_is_stuck)}
+    return dict(sorted(results.items(), key=lambda item: (item[1].assigned_at or 0.0, item[0])))
 
 
 def _is_stuck(task: Task) -> bool:
@@ -122,11 +127,11 @@ def _stuck(
     settings = policies.get(record.policy).check(record.settings)
     after, then = settings.get("stuck_after", inf), str(settings.get("on_stuck", "hold"))
     for job, task in pending.items():
-        told = task.pending or {}
-        found = jobs.get(elsewhere.connection, job)
-        if found and _is_stuck(task) and service.clock() - told["since"] >= after:
-            why = f"stuck at {record.name} for {after:g} s: {told['facts'].get('reason') or told['text']}"
-            stays = then == "withdraw" and elsewhere.look(found) is None
+        answer = task.pending or {}
+        result = jobs.get(elsewhere.connection, job)
+        if result and _is_stuck(task) and service.clock() - answer["since"] >= after:
+            why = f"stuck at {record.name} for {after:g} s: {answer['facts'].get('reason') or answer['text']}"
+            stays = then == "withdraw" and elsewhere.look(result) is None
             yield RecallRequest(job, why, "hold" if stays else then)
 
 
@@ -137,8 +142,13 @@ def _ask(connection: sa.Connection, wish: RecallRequest, now: float) -> None:
         return
     if not set(tasks.states_of(connection, record.id)) <= UNBEGUN:
         return
-    told = {"job": record.id, "state": WITHDRAWING if wish.to else STUCK, "cluster": record.cluster, "why": wish.why}
-    events.add(connection, now, record.cluster_id, "job", **told)
+    answer = {
+        "job": record.id,
+        "state": WITHDRAWING if wish.to else STUCK,
+        "cluster": record.cluster,
+        "why": wish.why,
+    }
+    events.add(connection, now, record.cluster_id, "job", **answer)
     if wish.then == "cancel":
         end(connection, record.id, now, wish.why)
     elif wish.then == "withdraw":
@@ -146,21 +156,21 @@ def _ask(connection: sa.Connection, wish: RecallRequest, now: float) -> None:
         text = f"{record.cluster} is asked to give it back: {wish.why}"[:300]
         wait = {"reason": WITHDRAWING, "text": text, "facts": facts, "since": now}
         jobs.change(connection, record.id, wait=wait)
-        found = tasks.of_job(connection, record.id)
-        tasks.save_all(connection, [transition(task, WithdrawalOrdered(), now) for task in found], now)
+        result = tasks.of_job(connection, record.id)
+        tasks.save_all(connection, [transition(task, WithdrawalOrdered(), now) for task in result], now)
 
 
 # ── where it would start sooner ──
 
 
 def _sooner(
-    service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], asked: Asked
+    service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], request: Asked
 ) -> Iterator[RecallRequest]:
     """Yield the jobs that gain by the rules of `limits.replace`, as far as the time for a look reaches."""
     limits, now, began = mirror.limits.get("replace"), service.clock(), service.monotonic()
-    if limits is None or 0 <= now - asked.sooner < limits["every"]:
+    if limits is None or 0 <= now - request.sooner < limits["every"]:
         return
-    asked.sooner, rules = now, Rules(**limits)
+    request.sooner, rules = now, Rules(**limits)
     may = [(job, task) for job, task in pending.items() if not _is_stuck(task)]
     for job, task in may[:LOOKED_AT]:
         if service.monotonic() - began > LONGEST:
@@ -183,8 +193,8 @@ def _gain(
     name = min(there, key=lambda one: (there[one], one), default="")
     if here == inf or not name or not rules.pays(now + here, now + there[name], now):
         return None
-    told = {"expected_wait": {"here": round(here, 1), "there": round(there[name], 1)}}
-    return RecallRequest(record.id, WHY, to=name, facts=told)
+    answer = {"expected_wait": {"here": round(here, 1), "there": round(there[name], 1)}}
+    return RecallRequest(record.id, WHY, to=name, facts=answer)
 
 
 def _planned(facts: Mapping[str, Any], now: float) -> float | None:
@@ -223,13 +233,13 @@ def _move(service: Service, mirror: Handing) -> bool:
     verdicts: dict[Any, Any] = {}
     with service.store.read() as connection:
         elsewhere = Relocation(service, connection, verdicts, back_after=[WHY])
-        found = [job for job in sorted(mirror.withdrawn) if _settled(service, elsewhere, job)]
-    if not found:
+        results = [job for job in sorted(mirror.withdrawn) if _settled(service, elsewhere, job)]
+    if not results:
         return False
     moved: dict[str, str] = {}
     with service.store.write() as connection:
         elsewhere = Relocation(service, connection, verdicts, back_after=[WHY])
-        for job in found:
+        for job in results:
             if (to := _go(elsewhere, job)) is not None:
                 moved[job] = to
     for job in moved:
@@ -263,7 +273,7 @@ def _go(elsewhere: Relocation, job: str) -> str | None:
         return None
     jobs.change(connection, job, accepted_clock=None)
     clusters.note(connection, record.cluster_id)
-    kept = {key: value for key, value in facts.items() if key not in ("why", "to")}
+    stored = {key: value for key, value in facts.items() if key not in ("why", "to")}
     among = {facts["to"]} if facts["to"] else None
-    move = elsewhere.place(replace(record, accepted_clock=None, wait=None), facts["why"], among, **kept)
+    move = elsewhere.place(replace(record, accepted_clock=None, wait=None), facts["why"], among, **stored)
     return move.record.cluster_id if move else None

@@ -48,30 +48,32 @@ class Outdated(Conflict):
 
 
 def refusal(
-    found: Match, choice: Choice, drained: Mapping[str, str], decision: Mapping[str, Any], seconds: float
+    match: Match, choice: Choice, drained: Mapping[str, str], decision: Mapping[str, Any], seconds: float
 ) -> Refused:
     """Return why the job has no cluster: none matches, or none takes it now, and what dropped each."""
-    named = found.candidates[:MOST_SHOWN]
+    named = match.candidates[:MOST_SHOWN]
     dropped = {**{one.cluster: choice.drops.get(one.cluster, choice.reason) for one in named}, **drained}
     if not dropped:
-        return _unmatched(found, decision, seconds)
-    count = len(found.candidates) + len(drained)
+        return _unmatched(match, decision, seconds)
+    count = len(match.candidates) + len(drained)
     text = f"{some(count, 'cluster')} could run this job, none takes it now: {_first(dropped)}"
     return NoClusterNow(text, dropped=dropped, **decision)
 
 
-def _unmatched(found: Match, decision: Mapping[str, Any], seconds: float) -> Refused:
+def _unmatched(match: Match, decision: Mapping[str, Any], seconds: float) -> Refused:
     """Return why no cluster matches: none can ever take the job, or none is known to in so many seconds."""
-    names = names_of(found.undecided)
+    names = names_of(match.undecided)
     if not names:
-        said = _first(site_checks.refusals(found))
+        said = _first(site_checks.refusals(match))
         return Refused(f"no eligible cluster can run this job{said and ': '}{said}", **decision)
-    unknown = [(one.cluster, one.presumed.unknown) for one in found.undecided if one.presumed]
+    unknown = [(one.cluster, one.presumed.unknown) for one in match.undecided if one.presumed]
     if len(unknown) == len(names):
         shown = "; ".join(f"{name}: {', '.join(words)}" for name, words in unknown[:MOST_SHOWN])
         return Undecided(f"no cluster is known to match: {shown}", **decision)
-    told = ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
-    text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({told})"
+    message = ", ".join(names[:MOST_SHOWN]) + (
+        f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    )
+    text = f"no cluster is known to match: {len(names)} undecided after {seconds:g} s ({message})"
     return Undecided(f"{text}; ask for less, name one cluster, or have limits.match_seconds raised", **decision)
 
 
@@ -80,10 +82,10 @@ def _first(dropped: Mapping[str, str]) -> str:
     return "; ".join([*shown, *([f"and {len(dropped) - 3} more"] if len(dropped) > 3 else [])])
 
 
-def drained(service: Service, found: Found) -> dict[str, str]:
+def drained(service: Service, result: Found) -> dict[str, str]:
     """Return why not of the clusters that match and are drained: they could run the job, and will again."""
-    entries = found.match.reach.drained
-    verdicts = verdicts_on(service, found.request, entries) if entries else ()
+    entries = result.match.reach.drained
+    verdicts = verdicts_on(service, result.request, entries) if entries else ()
     why = "drained: it takes nothing new until it is reinstated"
     return {verdict.cluster: why for verdict in verdicts if verdict.matched}
 
@@ -91,12 +93,12 @@ def drained(service: Service, found: Found) -> dict[str, str]:
 # ── jobs that wait ──
 
 
-def requestor_for(asked: str | None, login: str | None, who: Caller, cluster_ids: Iterable[str]) -> str:
+def requestor_for(query: str | None, login: str | None, who: Caller, cluster_ids: Iterable[str]) -> str:
     """Return whom a job is for that no cluster has: by the first of these clusters whose token may say it."""
     fault: RainbowError | None = None
     for cluster_id in cluster_ids:
         try:
-            return requestor_of(asked, who.submits.get(cluster_id), login)
+            return requestor_of(query, who.submits.get(cluster_id), login)
         except RainbowError as found:
             fault = fault or found
     raise fault or AssertionError("a job waits where some cluster matches")
@@ -154,20 +156,20 @@ def check_processes(service: Service, request: Request, cluster: Cluster) -> Non
         whole = whole or _largest(cluster)
         processes, cores = processes_at_least(request, spec, whole)
         if processes > most * cores:
-            told = f"task {spec.name} starts {processes:,} processes on {some(cores, 'core')}; at most {most} "
-            told += "for each core it holds (limits.processes_per_core)"
-            raise Refused(told, task=spec.name, processes=processes, cores=cores, most=most * cores)
+            text = f"task {spec.name} starts {processes:,} processes on {some(cores, 'core')}; at most {most} "
+            text += "for each core it holds (limits.processes_per_core)"
+            raise Refused(text, task=spec.name, processes=processes, cores=cores, most=most * cores)
 
 
 def counts_less(cluster: ClusterRecord, request: Request) -> Iterator[str]:
     """Say that a jobspec asks for a higher priority than a cluster lets it, if it does."""
     system = request.attributes.get("system")
-    asked = system.get("priority", 0) if isinstance(system, Mapping) else 0
-    if asked_priority({"priority": asked}) <= 0 or (policy := installed(cluster.policy)) is None:
+    requested = system.get("priority", 0) if isinstance(system, Mapping) else 0
+    if asked_priority({"priority": requested}) <= 0 or (policy := installed(cluster.policy)) is None:
         return
     most = policy.check(cluster.settings).get("most_asked_priority")
-    if most is not None and most < asked:
-        yield f"priority {asked} counts as {most:g}: cluster {cluster.name} allows {most:g} at most"
+    if most is not None and most < requested:
+        yield f"priority {requested} counts as {most:g}: cluster {cluster.name} allows {most:g} at most"
 
 
 def _largest(cluster: Cluster) -> int:

@@ -90,20 +90,20 @@ def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
     """Move what ends sooner elsewhere, in one short transaction; return whether anything was moved."""
     before = service.state(Reviews).get(mirror.entry.id)
     due = is_due(service, mirror.entry.id, mirror.limits)
-    told = service.state(Outlook).of(mirror.entry.id, service.clock()) if due else None
-    if told is None or told.forecast is None:
+    answer = service.state(Outlook).of(mirror.entry.id, service.clock()) if due else None
+    if answer is None or answer.forecast is None:
         if before and before.left:
             service.state(Reviews)[mirror.entry.id] = Review(before.at)
         return False
     begun = before.at if before and before.left else service.clock()
     rules, job_ids = Rules(**mirror.limits["replace"]), _first(mirror, before.left if before else ())
     with service.store.read() as connection:
-        looking = _Looking(service, connection, mirror.entry.id, rules, told)
+        looking = _Looking(service, connection, mirror.entry.id, rules, answer)
         gains = sorted(looking.gains(job_ids), reverse=True)
     moved, late = {}, []
     if gains:
         with service.store.write() as connection:
-            again = _Looking(service, connection, mirror.entry.id, rules, told, looking.elsewhere.verdicts)
+            again = _Looking(service, connection, mirror.entry.id, rules, answer, looking.elsewhere.verdicts)
             moved = dict(again.moved(gains))
             late = [job_id for _, job_id in gains[again.looked :]]
     service.state(Reviews)[mirror.entry.id] = Review(begun, (*late, *job_ids[looking.looked :]))
@@ -114,15 +114,15 @@ def move_to_sooner(service: Service, mirror: DepartedMirror) -> bool:
     return bool(moved)
 
 
-def _first(mirror: DepartedMirror, left: tuple[str, ...]) -> list[str]:
+def _first(mirror: DepartedMirror, remaining: tuple[str, ...]) -> list[str]:
     """Return the jobs that are left, or were submitted first, of those that wait and may move by all in memory."""
     may = [
         (live.record.submitted_at, job_id)
         for job_id, live in mirror.jobs.items()
         if not live.booked and not live.dependencies and not _is_promised(mirror, live.record)
     ]
-    known = set(left)
-    return [job_id for _, job_id in sorted(may) if not left or job_id in known][:LOOKED_AT]
+    known = set(remaining)
+    return [job_id for _, job_id in sorted(may) if not remaining or job_id in known][:LOOKED_AT]
 
 
 def _is_promised(mirror: DepartedMirror, record: JobRecord) -> bool:
@@ -150,11 +150,11 @@ class _Looking:
         connection: sa.Connection,
         cluster_id: str,
         rules: Rules,
-        told: ClusterForecast,
+        forecast: ClusterForecast,
         verdicts: Any = None,
     ) -> None:
         self._service, self._connection, self._id = service, connection, cluster_id
-        self._rules, self._told, self._now, self.monotonic = rules, told, service.clock(), service.monotonic
+        self._rules, self._told, self._now, self.monotonic = rules, forecast, service.clock(), service.monotonic
         self.looked = 0  # jobs
         self.elsewhere = Relocation(service, connection, {} if verdicts is None else verdicts, back_after=[WHY])
 
@@ -165,8 +165,8 @@ class _Looking:
             if self.looked and self.monotonic() - began > LONGEST:
                 return
             self.looked += 1
-            if found := self.best(job_id):
-                yield self._end_here(found.record) - found.finish, job_id
+            if better := self.best(job_id):
+                yield self._end_here(better.record) - better.finish, job_id
 
     def moved(self, gains: list[tuple[float, str]]) -> Iterator[tuple[str, str]]:
         """Move jobs while the transaction is short; yield each with the cluster that has it now."""
@@ -175,8 +175,8 @@ class _Looking:
             if self.looked and self.monotonic() - began > SLICE:
                 return
             self.looked += 1
-            found = self.best(job_id)
-            if found and (move := self.carry_out(found)):
+            better = self.best(job_id)
+            if better and (move := self.carry_out(better)):
                 yield job_id, move.record.cluster_id
 
     def best(self, job_id: str) -> Better | None:

@@ -57,49 +57,49 @@ def sites_among(service: Service, match: Match) -> dict[str, str]:
             checking = known.put("", workers.checking(connection), now)
     if not checking:
         return {}
-    found = {one: name for one, name in match.ids.items() if one in checking}
-    return dict(sorted(found.items(), key=lambda each: each[1])[:MOST_SITES])
+    results = {one: name for one, name in match.ids.items() if one in checking}
+    return dict(sorted(results.items(), key=lambda each: each[1])[:MOST_SITES])
 
 
 def checked(
-    service: Service, match: Match, wanted: Reading, requestor: str, sites: Mapping[str, str]
+    service: Service, match: Match, reading: Reading, requestor: str, sites: Mapping[str, str]
 ) -> tuple[Match, dict[str, dict[str, Any]]]:
     """Ask sites ({cluster id: name}); return the match without those that refuse, and what each has said.
 
     `result` is passed or unchecked; `wait`, where a site plans ahead: in how many seconds it would start.
     """
-    answers = _answers(service, wanted, requestor, sites)
+    answers = _answers(service, reading, requestor, sites)
     refused = {one: words for one, checks in answers.items() if (words := _refusal(checks))}
     said = {sites[one]: _said(checks) for one, checks in answers.items() if one not in refused}
-    left = _without(match, {sites[one]: words for one, words in refused.items()}) if refused else match
-    return _settled(left, {name for name, told in said.items() if told["result"] == "passed"}), said
+    remaining = _without(match, {sites[one]: words for one, words in refused.items()}) if refused else match
+    return _settled(remaining, {name for name, answer in said.items() if answer["result"] == "passed"}), said
 
 
 def _answers(
-    service: Service, wanted: Reading, requestor: str, sites: Mapping[str, str]
+    service: Service, reading: Reading, requestor: str, sites: Mapping[str, str]
 ) -> dict[str, list[SiteCheck]]:
     """Ask what is not known yet, and wait for the answers; those that have none are unanswered questions."""
     now, until = service.clock(), service.monotonic() + PATIENCE
     with service.store.read() as connection:
-        asked = _questions(connection, wanted, requestor, sites, now)
-        known = workers.checks_by_id(connection, list(asked), now - KEPT)
+        request = _questions(connection, reading, requestor, sites, now)
+        known = workers.checks_by_id(connection, list(request), now - KEPT)
         silent = _silent(service, connection, sites, now)
-    fresh = [check for check in asked.values() if check.id not in known]
+    fresh = [check for check in request.values() if check.id not in known]
     if fresh:
         with service.store.write() as connection:
             workers.add_checks(connection, fresh, now - FORGOTTEN)
         service.news.tell(*{offers_to_all(check.cluster_id) for check in fresh})
-    known = {**asked, **known}
+    known = {**request, **known}
     topics = [checks_of(one) for one in sites]
     while waiting := [one for one in known.values() if one.answer is None and one.cluster_id not in silent]:
-        left = until - service.monotonic()
-        if left <= 0 or service.ending:
+        remaining = until - service.monotonic()
+        if remaining <= 0 or service.ending:
             break
-        pause = service.news.pause(topics, min(left, LOOK))
+        pause = service.news.pause(topics, min(remaining, LOOK))
         with service.store.read() as connection:
-            found = workers.checks_by_id(connection, [one.id for one in waiting], now - KEPT)
-        known |= found
-        if all(one.answer is None for one in found.values()):
+            results = workers.checks_by_id(connection, [one.id for one in waiting], now - KEPT)
+        known |= results
+        if all(one.answer is None for one in results.values()):
             service.news.wait_for(pause)
     return {one: [check for check in known.values() if check.cluster_id == one] for one in sites}
 
@@ -117,17 +117,17 @@ def _silent(service: Service, connection: sa.Connection, sites: Iterable[str], n
 
 
 def _questions(
-    connection: sa.Connection, wanted: Reading, requestor: str, sites: Iterable[str], now: float
+    connection: sa.Connection, reading: Reading, requestor: str, sites: Iterable[str], now: float
 ) -> dict[str, SiteCheck]:
     """Return what is asked of each site, by id: an offer of each kind of task, without what concerns no site."""
     result: dict[str, SiteCheck] = {}
     for one in sites:
-        seconds = may_run(wanted.request, limits_of(clusters.limits(connection, one)))
+        seconds = may_run(reading.request, limits_of(clusters.limits(connection, one)))
         shapes: dict[str, SiteCheck] = {}
-        for number, gang in enumerate(wanted.gangs):
+        for number, gang in enumerate(reading.gangs):
             if len(shapes) == MOST_SHAPES:
                 break
-            offer = {"duration": seconds, **_shape(handed_over(wanted, number, gang.tasks[0].index, "", requestor))}
+            offer = {"duration": seconds, **_shape(handed_over(reading, number, gang.tasks[0].index, "", requestor))}
             key = sha256(json.dumps([one, offer], sort_keys=True, default=str).encode("utf-8", "replace")).hexdigest()
             shapes[key] = SiteCheck(key, one, offer, now)
         result |= shapes

@@ -53,16 +53,16 @@ def stage(service: Service, to_be: Staged, new: Iterator[Task]) -> Staged:
 
 def discard(service: Service, job_id: str, seconds: float = float("inf")) -> None:
     """Forget the tasks of a job that is not to be, for so long; `sweep` forgets the rest."""
-    until, left = perf_counter() + seconds, True
-    while left and perf_counter() < until:
+    until, remaining = perf_counter() + seconds, True
+    while remaining and perf_counter() < until:
         with service.store.write() as connection:
-            left = jobs.remove_staged(connection, job_id, LARGE)
-        sleep(REST if left else 0.0)
+            remaining = jobs.remove_staged(connection, job_id, LARGE)
+        sleep(REST if remaining else 0.0)
 
 
 def sweep(service: Service) -> None:
     """Forget what a server stored that was killed before there was the job."""
     with service.store.read() as connection:
-        found = jobs.older_staged(connection, service.clock() - STALE)
-    for job_id in found[:1]:
+        results = jobs.older_staged(connection, service.clock() - STALE)
+    for job_id in results[:1]:
         discard(service, job_id, SWEEP)

@@ -66,59 +66,59 @@ class Submission:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of(asked: Submission) -> str:
+def key_of(submission: Submission) -> str:
     """Return what is stored of an Idempotency-Key: it is one caller's."""
-    return hashlib.sha256(json.dumps([asked.key, sorted(asked.credentials)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([submission.key, sorted(submission.credentials)]).encode()).hexdigest()
 
 
-def earlier_job(connection: sa.Connection, who: Caller, asked: Submission) -> dict[str, Any] | None:
+def earlier_job(connection: sa.Connection, who: Caller, submission: Submission) -> dict[str, Any] | None:
     """Return the job that was submitted under the same key; Conflict if that was another request."""
-    found = jobs.by_idempotency(connection, key_of(asked)) if asked.key else None
-    if found is None:
+    results = jobs.by_idempotency(connection, key_of(submission)) if submission.key else None
+    if results is None:
         return None
-    job_id, digest = found
-    if digest != asked.digest():
+    job_id, digest = results
+    if digest != submission.digest():
         raise Conflict("this Idempotency-Key was already used for a different request")
     record = visible_job(connection, who, job_id)  # of what was brought then something may have ended
     decision = ledger.shown(jobs.decision(connection, job_id))
     return refusal.answer_of(record, decision)
 
 
-def match_answer(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+def match_answer(service: Service, who: Caller, submission: Submission) -> dict[str, Any]:
     """Say which clusters could run a jobspec; explained if that was asked for."""
-    if not (asked.explain or asked.certificate):
-        found = find_for(service, who, asked)
-        found = replace(found, match=_past_sites(service, found, asked))
-        answer = verdict_to_json(found.request, found.match.answers)
-        fitting = [found.match.reach.entry(one.cluster).cluster for one in candidates_of(found.match.answers)]
-        return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, found.request, fitting)]}
-    request = parse_jobspec(asked.jobspec)
-    reach, settings = eligible_clusters(service, who, asked.clusters), service.settings
-    among, backend = reach.clusters, asked.backend or settings.backend
+    if not (submission.explain or submission.certificate):
+        result = find_for(service, who, submission)
+        result = replace(result, match=_past_sites(service, result, submission))
+        answer = verdict_to_json(result.request, result.match.answers)
+        fitting = [result.match.reach.entry(one.cluster).cluster for one in candidates_of(result.match.answers)]
+        return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, result.request, fitting)]}
+    request = parse_jobspec(submission.jobspec)
+    reach, settings = eligible_clusters(service, who, submission.clusters), service.settings
+    among, backend = reach.clusters, submission.backend or settings.backend
     own = own_queues(service, request, reach.entries)
     verdicts = match(request, among, backend, settings.budget(), own)
-    if asked.explain:
+    if submission.explain:
         answer = shown_explained(request, among, verdicts, backends.get(backend), settings.budget())
     else:
         answer = verdict_to_json(request, verdicts)
-    if asked.certificate:
+    if submission.certificate:
         takes = {verdict.cluster: verdict.take for verdict in verdicts if verdict.matched}
         revisions = {entry.cluster.name: entry.revision for entry in service.catalogue.values()}
         answer = certified(request, among, answer, takes, revisions=revisions)
     matched = {verdict.cluster for verdict in verdicts if verdict.matched}
-    refused = site_checks.refusals(_past_sites(service, Found(request, Match(reach, verdicts)), asked))
+    refused = site_checks.refusals(_past_sites(service, Found(request, Match(reach, verdicts)), submission))
     answer["warnings"] += [f"{name}: {text}; {REFUSED}" for name, text in refused.items()]
     fitting = [cluster for cluster in among if cluster.name in matched]
     return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, request, fitting)]}
 
 
-def _past_sites(service: Service, found: Found, asked: Submission) -> Match:
+def _past_sites(service: Service, result: Found, submission: Submission) -> Match:
     """Return a match without the sites that would not take the job, if it is known whose it is."""
-    requestor = asked.requestor or asked.login
-    sites = site_checks.sites_among(service, found.match) if requestor else {}
+    requestor = submission.requestor or submission.login
+    sites = site_checks.sites_among(service, result.match) if requestor else {}
     if not sites or not requestor:
-        return found.match
-    return site_checks.checked(service, found.match, read_request(found.request), requestor, sites)[0]
+        return result.match
+    return site_checks.checked(service, result.match, read_request(result.request), requestor, sites)[0]
 
 
 def _refused_later(service: Service, who: Caller, request: Request, fitting: Iterable[Cluster]) -> Iterator[str]:
@@ -128,60 +128,60 @@ def _refused_later(service: Service, who: Caller, request: Request, fitting: Ite
             check_dependencies(connection, who, request)
     except JobspecError as fault:
         yield f"{fault}; {REFUSED}"
-    told: dict[str, list[str]] = {}
+    answer: dict[str, list[str]] = {}
     for cluster in fitting:
         try:
             refusal.check_processes(service, request, cluster)
         except Refused as fault:
-            told.setdefault(fault.message, []).append(cluster.name)
-    yield from shortened(f"{', '.join(names):.80}: {text}; {REFUSED}" for text, names in told.items())
+            answer.setdefault(fault.message, []).append(cluster.name)
+    yield from shortened(f"{', '.join(names):.80}: {text}; {REFUSED}" for text, names in answer.items())
 
 
-def find_for(service: Service, who: Caller, asked: Submission) -> Found:
+def find_for(service: Service, who: Caller, submission: Submission) -> Found:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
-    names = asked.clusters if asked.place is None else [asked.place]
-    among = eligible_clusters(service, who, names, even_drained=queues(service, asked))
+    names = submission.clusters if submission.place is None else [submission.place]
+    among = eligible_clusters(service, who, names, even_drained=queues(service, submission))
     settings = service.settings
-    result = find(service, asked.jobspec, among, asked.backend or settings.backend, asked.overrides)
+    result = find(service, submission.jobspec, among, submission.backend or settings.backend, submission.overrides)
     for verdict, times in result.match.counts.items():
         count("rainbow_matches", verdict, times)
     return result
 
 
-def find_open(service: Service, who: Caller, asked: Submission) -> tuple[Found, dict[str, str]]:
+def find_open(service: Service, who: Caller, submission: Submission) -> tuple[Found, dict[str, str]]:
     """Match a jobspec against the clusters that have the queue and class it names; say why not the others.
 
     JobspecError where every cluster that matches is one of these.
     """
-    found = find_for(service, who, asked)
-    if not found.request.attributes.get("system"):
-        return found, {}
+    result = find_for(service, who, submission)
+    if not result.request.attributes.get("system"):
+        return result, {}
     with service.store.read() as connection:
-        without = barred(service, connection, found.request, found.match.ids)
+        without = barred(service, connection, result.request, result.match.ids)
     if not without:
-        return found, {}
-    if len(without) == len(found.match.candidates):
+        return result, {}
+    if len(without) == len(result.match.candidates):
         raise next(iter(without.values()))
-    others = [name for name in found.match.reach.places if name not in without]
-    told = {name: fault.message for name, fault in without.items()}
-    return find_for(service, who, replace(asked, clusters=others, place=None)), told
+    others = [name for name in result.match.reach.places if name not in without]
+    answer = {name: fault.message for name, fault in without.items()}
+    return find_for(service, who, replace(submission, clusters=others, place=None)), answer
 
 
-def selector_of(service: Service, asked: Submission) -> tuple[str, Mapping[str, Any]]:
+def selector_of(service: Service, submission: Submission) -> tuple[str, Mapping[str, Any]]:
     """Return the request's own selector, for this request alone, or the server's."""
     settings = service.settings  # once: they may be exchanged at any moment
-    if asked.selector is None and not asked.stated:
+    if submission.selector is None and not submission.stated:
         return settings.selector, settings.selector_options
-    name = asked.selector or settings.selector
+    name = submission.selector or settings.selector
     same = name == settings.selector
-    options = asked.options if asked.options is not None else settings.selector_options if same else {}
-    options = {**options, "stated": list(asked.stated)} if asked.stated else options
+    options = submission.options if submission.options is not None else settings.selector_options if same else {}
+    options = {**options, "stated": list(submission.stated)} if submission.stated else options
     check_options(name, options)
     return name, options
 
 
-def queues(service: Service, asked: Submission) -> bool:
+def queues(service: Service, submission: Submission) -> bool:
     """Return whether a job waits where clusters match and none takes it now; at its place in a plan none does."""
-    if asked.place is not None:
+    if submission.place is not None:
         return False
-    return service.settings.unplaced == WAIT if asked.queue is None else asked.queue
+    return service.settings.unplaced == WAIT if submission.queue is None else submission.queue

@@ -184,8 +184,8 @@ class SubmitTransaction:
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
         facts, choice, left_out = self._choose(connection, job_id)
-        told = self.found.told(self.wanted.request, choice.cluster)
-        decision = {**told, "selection": ledger.told(choice, self.found), "seed": job_id}
+        answer = self.found.told(self.wanted.request, choice.cluster)
+        decision = {**answer, "selection": ledger.told(choice, self.found), "seed": job_id}
         if facts.model is not None:
             decision["model"] = facts.model.told(choice.cluster)
         if self.barred:
@@ -210,8 +210,8 @@ class SubmitTransaction:
         record = self._record(connection, decided.job, cluster, waiting)
         if self.beside and (record.account or record.qos):  # since the last submit here there are such
             raise NeedsExclusiveWrite
-        told = [*decided.told["warnings"], *refusal.counts_less(cluster, self.wanted.request)]
-        decision = {**decided.told, "warnings": told, "again": self._again(record.requestor)}
+        answers = [*decided.told["warnings"], *refusal.counts_less(cluster, self.wanted.request)]
+        decision = {**decided.told, "warnings": answers, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
         if decided.facts.forecast is not None:
             decided.facts.forecast.book(cluster.id)
@@ -222,21 +222,21 @@ class SubmitTransaction:
         self, connection: sa.Connection, decided: Decision, why: NoClusterNow
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job that waits for a cluster."""
-        service, asked, reach = self.service, self.asked, self.found.reach
+        service, request, reach = self.service, self.asked, self.found.reach
         for name in list(self.found.ids.values())[:1]:  # where it may be placed later
             refusal.check_processes(service, self.wanted.request, reach.entry(name).cluster)
         homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
-        requestor = refusal.requestor_for(asked.requestor, asked.login, self.who, homes)
+        requestor = refusal.requestor_for(request.requestor, request.login, self.who, homes)
         refusal.check_room(service, connection, requestor)
         record = self._new(connection, decided.job, requestor)
         wait = refusal.wait_of(why, record.submitted_at)
         record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
-        kept, texts = self._kept(decided, decided.told)
+        stored, texts = self._kept(decided, decided.told)
         replace_waiting(service, connection, record)
-        self._add(connection, record, kept)
+        self._add(connection, record, stored)
         jobs.keep_records(connection, record.id, texts)
-        ids = refusal.open_to(reach, self.who, requestor, named=asked.clusters is not None)
-        refusal.enter(connection, record, homes[0], ids, (asked.selector, asked.options, asked.backend))
+        ids = refusal.open_to(reach, self.who, requestor, named=request.clusters is not None)
+        refusal.enter(connection, record, homes[0], ids, (request.selector, request.options, request.backend))
         return record, decided.told
 
     def _kept(self, decided: Decision, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -286,9 +286,9 @@ class SubmitTransaction:
     @property
     def _user(self) -> str:
         """Whom it is for, before it is known which cluster's token says so."""
-        asked, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
-        login = allowed[0] if allowed and asked.login not in allowed else asked.login
-        return asked.requestor or login or ANONYMOUS
+        request, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
+        login = allowed[0] if allowed and request.login not in allowed else request.login
+        return request.requestor or login or ANONYMOUS
 
     def ask_sites(self) -> None:
         """Let the sites among the candidates say whether they would take it: what they refuse matches no more."""
@@ -303,12 +303,12 @@ class SubmitTransaction:
 
     def _given(self, facts: Facts) -> dict[str, DigestedText]:
         """Return what the selection was given, as the ledger keeps it."""
-        given = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
+        options = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
         if facts.board is not None and self.snapshot is None:
             columns = facts.forecast.columns(facts.values) if facts.forecast else None
-            told = {} if columns is None else {"arriving": DigestedText.of(columns)}
-            return {**given, **told, **self.service.state(ledger.Frames).parts(facts.board)}
-        return {**given, "states": self.snapshot or DigestedText.of(facts.values)}
+            answer = {} if columns is None else {"arriving": DigestedText.of(columns)}
+            return {**options, **answer, **self.service.state(ledger.Frames).parts(facts.board)}
+        return {**options, "states": self.snapshot or DigestedText.of(facts.values)}
 
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None
@@ -325,7 +325,7 @@ class SubmitTransaction:
     def _new(
         self, connection: sa.Connection, job_id: str, requestor: str, where: tuple[str, str, int] = ("", "", 0)
     ) -> JobRecord:
-        asked, request = self.asked, self.wanted.request
+        query, request = self.asked, self.wanted.request
         return JobRecord(
             id=job_id,
             name=self._name,
@@ -335,11 +335,11 @@ class SubmitTransaction:
             nodes=where[2],
             submitted_at=self.service.clock(),
             held_at=self.service.clock() if self.wanted.request.held else None,
-            basis=asked.basis or "",
-            tag=asked.tag or (job_id if asked.basis else ""),
+            basis=query.basis or "",
+            tag=query.tag or (job_id if query.basis else ""),
             number=self.number,
             elements=self._elements,
-            **accounts.rights_of(self.service, connection, self.who, requestor, request, asked.account),
+            **accounts.rights_of(self.service, connection, self.who, requestor, request, query.account),
         )
 
     def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:
@@ -373,15 +373,15 @@ class SubmitTransaction:
         decision: tuple[dict[str, Any], dict[str, str]],
         new: bool,
     ) -> None:
-        limits, (kept, texts) = limits_of(cluster.limits), decision
+        limits, (stored, texts) = limits_of(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, self.size, limits)
         retries = STARTS if self.wanted.request.service else limits["max_retries"]
         record, budgets = accounts.admit(self.service, connection, record, self.wanted, self.found, retries)
         if new:
-            self._add(connection, record, kept)
+            self._add(connection, record, stored)
         else:
-            jobs.place(connection, record, kept, cluster.epoch)
+            jobs.place(connection, record, stored, cluster.epoch)
         if budgets is not None:
             budgets.write(connection, record)
         jobs.keep_records(connection, record.id, texts)
@@ -389,17 +389,17 @@ class SubmitTransaction:
             tasks.add(connection, record.cluster_id, self._first_tasks(connection, record, limits))
         elif (self.staged.cluster_id, self.staged.account) != (record.cluster_id, record.account):
             tasks.move(connection, record.id, record.cluster_id, record.account)  # another is chosen by now
-        told = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
-        events.add(connection, self.service.clock(), record.cluster_id, "job", **told)
+        answer = {"job": record.id, "state": str(record.state), "cluster": record.cluster}
+        events.add(connection, self.service.clock(), record.cluster_id, "job", **answer)
 
     def _add(self, connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> None:
-        asked = self.asked
-        key = {"idempotency": key_of(asked), "request_digest": asked.digest()} if asked.key else {}
+        request = self.asked
+        key = {"idempotency": key_of(request), "request_digest": request.digest()} if request.key else {}
         if self.staged is not None and record.state is JobState.UNPLACED:  # its tasks are stored when it is placed
             jobs.remove_staged(connection, record.id, self.size + 1)
             self.staged = None
         note_object(f"job {record.id}", record.cluster_id)
-        became = jobs.add(connection, record, _text(asked.jobspec), decision, staged=self.staged is not None, **key)
+        became = jobs.add(connection, record, _text(request.jobspec), decision, staged=self.staged is not None, **key)
         if not became:
             raise Unavailable("the store forgot a large job while its tasks were stored; try again", retry_after=1)
         record_symbols(connection, record, self.wanted.request)
@@ -415,26 +415,28 @@ def _text(jobspec: str | bytes | Mapping[str, Any]) -> Any:
     return jobspec.decode() if isinstance(jobspec, bytes) else keeping(jobspec)
 
 
-def prepare(service: Service, who: Caller, asked: Submission) -> SubmitTransaction:
+def prepare(service: Service, who: Caller, submission: Submission) -> SubmitTransaction:
     """Do all that needs no writing: parse, match, check."""
-    found, without = find_open(service, who, asked)
-    wanted = _with_ids(service, _checked(service, found.request))
-    selector, options = selector_of(service, asked)
-    drained = {} if found.match.candidates else refusal.drained(service, found)
-    kept = None if reads_states(selector) else candidates.snapshot(service, found.match.reach)
-    if kept is None:
-        candidates.look_ahead(service, found.match.ids)
-    new = SubmitTransaction(service, who, asked, wanted, found.match, selector, options, kept, without, drained)
-    new.queues = queues(service, asked)
+    result, without = find_open(service, who, submission)
+    reading = _with_ids(service, _checked(service, result.request))
+    selector, options = selector_of(service, submission)
+    drained = {} if result.match.candidates else refusal.drained(service, result)
+    stored = None if reads_states(selector) else candidates.snapshot(service, result.match.reach)
+    if stored is None:
+        candidates.look_ahead(service, result.match.ids)
+    new = SubmitTransaction(
+        service, who, submission, reading, result.match, selector, options, stored, without, drained
+    )
+    new.queues = queues(service, submission)
     new.ask_sites()
     return new
 
 
-def _with_ids(service: Service, wanted: Reading) -> Reading:
-    if not wanted.request.dependencies:
-        return wanted
+def _with_ids(service: Service, reading: Reading) -> Reading:
+    if not reading.request.dependencies:
+        return reading
     with service.store.read() as connection:
-        return by_id(connection, wanted)
+        return by_id(connection, reading)
 
 
 def _checked(service: Service, request: Request) -> Reading:
@@ -443,11 +445,11 @@ def _checked(service: Service, request: Request) -> Reading:
         raise LimitError(f"{count} tasks, the limit is {service.settings.limits.tasks}", limit="tasks")
     for pointer, text in request.unfit:
         raise JobspecError(f"{pointer.rpartition('/')[2]} {text}", pointer=pointer)
-    wanted = read_request(request)
-    for gang in wanted.gangs:
+    reading = read_request(request)
+    for gang in reading.gangs:
         for task in gang.tasks:
             if not task.spec.command:
                 raise JobspecError(f"{task.name} has no command to run", pointer=f"/tasks/{task.index}/command")
-    if not wanted.gangs:
+    if not reading.gangs:
         raise JobspecError("there is no task to run", pointer="/tasks")
-    return wanted
+    return reading

@@ -101,14 +101,14 @@ class Round:
             waiting = jobs.list_unplaced(connection)
             seen = jobs.placement_signature(connection) if waiting else None
             accounts = any(one.account for one in waiting)
-            found = members_of(standings_of(self._service, connection)) if accounts else {}
+            results = members_of(standings_of(self._service, connection)) if accounts else {}
             booked = reservations.bookings(connection)
         over = not 0 < self._again - now <= RETRY
         is_due = any(now - one.submitted_at >= self._service.settings.unplaced_patience for one in waiting)
         if not (waiting or booked) or (seen == self._seen and not over and not self._unfinished):
             return []
         self._seen, self._again = seen, now + RETRY
-        turns = SchedulingTurns(waiting, now, {key: one.factor for key, one in found.items()})
+        turns = SchedulingTurns(waiting, now, {key: one.factor for key, one in results.items()})
         placed = self._try_all(turns, {one.job for one in booked})
         if booked or is_due:
             Bookings(self._service).renew([one for one in waiting if one.job not in placed], now)
@@ -134,14 +134,14 @@ class Round:
 
     def _try(self, job: str, failed: set[str], *, is_booked: bool) -> bool:
         with self._service.store.read() as connection:
-            record, kept = jobs.get(connection, job), jobs.get_unplaced(connection, job)
-            if record is None or kept is None or record.state is not JobState.UNPLACED:
+            record, stored = jobs.get(connection, job), jobs.get_unplaced(connection, job)
+            if record is None or stored is None or record.state is not JobState.UNPLACED:
                 return False
             own = (
-                kept.reach,
-                kept.selector,
-                kept.options,
-                kept.backend,
+                stored.reach,
+                stored.selector,
+                stored.options,
+                stored.backend,
                 record.requestor,
                 record.account,
                 jobs.jobspec(connection, job),
@@ -150,12 +150,12 @@ class Round:
             shape = json.dumps(own, sort_keys=True)
         if shape in failed:
             return False
-        found = place_again(self._service, record, kept)
-        if isinstance(found, RainbowError):
+        result = place_again(self._service, record, stored)
+        if isinstance(result, RainbowError):
             failed.add(shape)
-            self._tell(record, found)
+            self._tell(record, result)
             return False
-        self._service.tell(found.cluster_id)
+        self._service.tell(result.cluster_id)
         return True
 
     def _tell(self, record: JobRecord, fault: RainbowError) -> None:
@@ -193,14 +193,14 @@ class Bookings:
         served, taken = {by_id[one.job].requestor for one in stays}, {one.cluster_id for one in stays}
         patience = self._service.settings.unplaced_patience
         overdue = [one for one in waiting if now - one.submitted_at >= patience]
-        asked = 0
+        requested = 0
         for one in sorted(overdue, key=lambda one: (one.submitted_at, one.job)):
-            if len(taken) == MOST_BOOKINGS or asked == MOST_ASKED:
+            if len(taken) == MOST_BOOKINGS or requested == MOST_ASKED:
                 return
             if one.requestor in served:
                 continue
             served.add(one.requestor)
-            asked += 1
+            requested += 1
             if (made := self._book(one, taken, now)) is not None:
                 taken.add(made.cluster_id)
 
@@ -211,10 +211,10 @@ class Bookings:
 
     def _book(self, waiting: WaitingJob, taken: Collection[str], now: float) -> UnplacedBooking | None:
         """Book for a job where it starts first, unless another process has booked in the meantime."""
-        found = self._clusters(waiting.job, exclude=taken)
-        if not found:
+        results = self._clusters(waiting.job, exclude=taken)
+        if not results:
             return None
-        start, _, cluster_id, nodes = min(found)
+        start, _, cluster_id, nodes = min(results)
         booking = UnplacedBooking(waiting.job, cluster_id, nodes, now, start if isfinite(start) else None)
         with self._service.store.write() as connection:
             record, others = jobs.get(connection, waiting.job), reservations.bookings(connection)
@@ -247,17 +247,17 @@ class Bookings:
             return []
 
 
-def place_again(service: Service, waiting: JobRecord, kept: UnplacedRecord) -> JobRecord | RainbowError:
+def place_again(service: Service, waiting: JobRecord, record: UnplacedRecord) -> JobRecord | RainbowError:
     """Try to place a job that waits; return it as it is placed, or why it still waits."""
     try:
-        placement = _prepared(service, waiting, kept)
+        placement = _prepared(service, waiting, record)
         with service.store.read() as connection:
             placement.check_now(connection, waiting.id)
         with service.store.write() as connection:
-            found = jobs.get(connection, waiting.id)
-            if found is None or found.state is not JobState.UNPLACED:
+            result = jobs.get(connection, waiting.id)
+            if result is None or result.state is not JobState.UNPLACED:
                 return Conflict(f"job {waiting.id} waits no more")
-            return placement.place(connection, found)
+            return placement.place(connection, result)
     except RainbowError as fault:
         return fault
 
@@ -269,26 +269,26 @@ def _prepared(service: Service, waiting: JobRecord, entry: UnplacedRecord) -> Su
     return prepare(service, who, _asked_of(waiting, entry, jobspec))
 
 
-def _caller_of(service: Service, connection: sa.Connection, kept: UnplacedRecord) -> Caller:
+def _caller_of(service: Service, connection: sa.Connection, record: UnplacedRecord) -> Caller:
     """Return who may submit to the clusters that a waiting job may go to, and to no other."""
-    callers, key = service.state(Callers), ("unplaced", kept.reach)
+    callers, key = service.state(Callers), ("unplaced", record.reach)
     known = callers.get(key)
     if known is not None:
         return known
-    submits = dict.fromkeys(jobs.open_to(connection, kept.job))
-    return callers.put(key, Caller(admin=kept.reach is None, submits=submits))
+    submits = dict.fromkeys(jobs.open_to(connection, record.job))
+    return callers.put(key, Caller(admin=record.reach is None, submits=submits))
 
 
-def _asked_of(waiting: JobRecord, kept: UnplacedRecord, jobspec: Any) -> Submission:
+def _asked_of(waiting: JobRecord, record: UnplacedRecord, jobspec: Any) -> Submission:
     return Submission(
         jobspec=jobspec,
-        selector=kept.selector,
-        options=kept.options,
+        selector=record.selector,
+        options=record.options,
         name=waiting.name,
         requestor=waiting.requestor,
         basis=waiting.basis or None,
         tag=waiting.tag or None,
-        backend=kept.backend,
+        backend=record.backend,
         account=waiting.account or None,
         overrides=waiting.overrides,
         queue=True,

@@ -47,24 +47,24 @@ class Subject:
         return changeable(reading_of(self.connection, self.record), self.record.overrides)
 
 
-def update(service: Service, who: Caller, job_id: str, asked: Mapping[str, Any], by: str | None) -> None:
+def update(service: Service, who: Caller, job_id: str, request: Mapping[str, Any], by: str | None) -> None:
     """Change a job, all that is asked or nothing; Conflict where it has gone too far for that."""
-    now, verdicts = service.clock(), _matched(service, who, job_id, asked)
+    now, verdicts = service.clock(), _matched(service, who, job_id, request)
     with service.store.write() as connection:
         record = own_job(connection, who, job_id)
         if record.state not in PENDING:
             raise Conflict(f"job {job_id} already ended: {record.state}")
         subject = Subject(connection, who, record, frozenset(tasks.states_of(connection, job_id)) - ENDED)
-        old = {key: before(subject, asked[key]) for key, before in BEFORE.items() if key in asked}
-        new = dict(asked)
-        if "without" in asked:
-            new["without"] = [*old["without"], asked["without"]]
+        old = {key: before(subject, request[key]) for key, before in BEFORE.items() if key in request}
+        new = dict(request)
+        if "without" in request:
+            new["without"] = [*old["without"], request["without"]]
         changed = {key: [old[key], new[key]] for key in old if old[key] != new[key]}
         if changed:
             record = _stored(connection, record, changed, {"at": now, "by": by or "", "changed": changed})
         at = _moved(service, connection, record, new["cluster"], by, verdicts) if "cluster" in changed else ""
-        if asked.get("held") is not None:
-            VERBS["hold" if asked["held"] else "release"](connection, record, None, now)
+        if request.get("held") is not None:
+            VERBS["hold" if request["held"] else "release"](connection, record, None, now)
     service.tell(record.cluster_id, *([at] if at else []))
 
 
@@ -165,13 +165,13 @@ def _check_site(job: Subject, what: str) -> None:
 # ── to another cluster ──
 
 
-def _matched(service: Service, who: Caller, job_id: str, asked: Mapping[str, Any]) -> Verdicts:
+def _matched(service: Service, who: Caller, job_id: str, request: Mapping[str, Any]) -> Verdicts:
     """Return what the clusters say of a job that is to go to another one: no writer waits for that.
 
     ValueRefused where the one asked for is none of them.
     """
     verdicts: Verdicts = {}
-    name = asked.get("cluster")
+    name = request.get("cluster")
     if name is None:
         return verdicts
     with service.store.read() as connection:

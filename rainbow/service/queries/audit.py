@@ -33,7 +33,7 @@ def listing(
         raise RequestError(f"unknown cursor {cursor[:40]!r}; give what a page said under next", pointer="/cursor")
     about = None if job is None else f"job {names.whole_id(service, who, job, login)}"
     with service.store.read() as connection:
-        found = events.list_audit(
+        records = events.list_audit(
             connection,
             None if who.admin else who.secrets,
             limit + 1,
@@ -43,8 +43,8 @@ def listing(
             since=since,
             until=until,
         )
-        named = clusters.names(connection, {one.cluster_id for one in found} - {""})
-    rows, more = found[:limit], len(found) > limit
+        named = clusters.names(connection, {one.cluster_id for one in records} - {""})
+    rows, more = records[:limit], len(records) > limit
     return [_shown(one, named.get(one.cluster_id)) for one in rows], str(rows[-1].id) if more else None
 
 

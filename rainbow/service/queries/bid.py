@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rainbow.service.core.service import Service
 
 
-def bid(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+def bid(service: Service, who: Caller, submission: Submission) -> dict[str, Any]:
     """Decide where a job would go here, as `submit` does; a refusal is part of the answer, other faults are raised.
 
     earlier     whether there is a job of the Idempotency-Key
@@ -30,9 +30,9 @@ def bid(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
     standing    what is compared, None if no cluster takes the job
     stated      the variables it may read that candidates state
     """
-    new = prepare(service, who, asked)
+    new = prepare(service, who, submission)
     with service.store.read() as connection:
-        earlier = asked.key is not None and jobs.by_idempotency(connection, key_of(asked)) is not None
+        earlier = submission.key is not None and jobs.by_idempotency(connection, key_of(submission)) is not None
         decided = new.decide_new(connection, new_id())
         alone = _is_alone(service, connection, new, decided)
     chosen, standing = decided.choice.cluster, Standing.of(decided.choice, alone=alone)

@@ -73,8 +73,8 @@ def definition(connection: sa.Connection, who: Caller, record: JobRecord) -> Doc
         result["array"] = {"elements": ids_text(request.array.ids), "at_once": request.array.at_once or None}
     if request.constraint:
         result["constraint"] = constraint_document(request.constraint)
-    asked = {"queues": list(request.queues), "licenses": dict(request.licenses), "clusters": list(request.clusters)}
-    return result | {key: value for key, value in asked.items() if value}
+    query = {"queues": list(request.queues), "licenses": dict(request.licenses), "clusters": list(request.clusters)}
+    return result | {key: value for key, value in query.items() if value}
 
 
 def _kind(request: Request, spec: TaskSpec) -> Document:

@@ -77,8 +77,8 @@ class Tally:
         with service.store.read() as connection:
             there = workers.counts(connection, changed)
             live = statistics.live(connection, changed)
-        kept = {one: counts for one, counts in self._known.items() if one in ids}
-        self._known = kept | {one: ClusterCounts(there.get(one, {}), live.get(one, Live())) for one in changed}
+        stored = {one: counts for one, counts in self._known.items() if one in ids}
+        self._known = stored | {one: ClusterCounts(there.get(one, {}), live.get(one, Live())) for one in changed}
         self._seen, self._whole = seen, now if whole else self._whole
 
 
@@ -168,9 +168,9 @@ def _explained(service: Service, who: Caller, rows: Sequence[dict[str, Any]]) ->
     for row in rows:
         job = oldest.get(row["id"])
         wait = waits.get(job.id, {}) if job else {}
-        told = {key: value for key, value in row.items() if key not in ("id", "rank", "gone")}
+        answer = {key: value for key, value in row.items() if key not in ("id", "rank", "gone")}
         named = {"job": job.id, "job_name": job.name, "requestor": job.requestor} if job else {}
-        result.append({**told, "oldest_job": named or None, "why": _why(row, wait)})
+        result.append({**answer, "oldest_job": named or None, "why": _why(row, wait)})
     return result
 
 
@@ -178,8 +178,8 @@ def _why(row: Mapping[str, Any], wait: Mapping[str, Any]) -> str:
     if row["fault"]:
         return f"the last scheduling cycle failed: {row['fault']}"
     if row["state"] == "unattended":
-        left = some(row["waiting"] + row["running"], "job")
-        return f"0 agents are connected; {left} cannot start or end; start one with rainbow agent"
+        remaining = some(row["waiting"] + row["running"], "job")
+        return f"0 agents are connected; {remaining} cannot start or end; start one with rainbow agent"
     if row["gone"]:
         return _gone(row["gone"])
     if wait:
@@ -196,10 +196,15 @@ def _gone(agents: Mapping[str, ClosedConnection]) -> str:
     )
 
 
-def written(told: Mapping[str, Any]) -> dict[str, Any]:
+def written(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Write a summary's times as RFC 3339."""
-    first = [{**one, "oldest": one["oldest"] and rfc3339(one["oldest"])} for one in told["first"]]
-    return {**told, "at": rfc3339(told["at"]), "oldest": told["oldest"] and rfc3339(told["oldest"]), "first": first}
+    first = [{**one, "oldest": one["oldest"] and rfc3339(one["oldest"])} for one in answer["first"]]
+    return {
+        **answer,
+        "at": rfc3339(answer["at"]),
+        "oldest": answer["oldest"] and rfc3339(answer["oldest"]),
+        "first": first,
+    }
 
 
 def job_counts(service: Service, who: Caller, by: str) -> dict[str, int]:
@@ -242,16 +247,18 @@ class Series:
     def of(self, ids: Collection[str], now: float) -> tuple[float, dict[str, list[int | None]]]:
         """Return when the first point was, and the sums over these clusters by figure; None: nothing is known."""
         last = int(now // EVERY)
-        wanted = np.arange(last - POINTS + 1, last + 1)
+        requirement = np.arange(last - POINTS + 1, last + 1)
         with self._lock:
-            rows = [self._known[one][wanted % POINTS] for one in ids if one in self._known]
-            is_known = self._slots[wanted % POINTS] == wanted
+            rows = [self._known[one][requirement % POINTS] for one in ids if one in self._known]
+            is_known = self._slots[requirement % POINTS] == requirement
         first = int(is_known.argmax()) if is_known.any() else POINTS
         sums = np.nansum(rows or [np.zeros((POINTS, len(FIGURES)))], axis=0)
-        told = [
+        answers = [
             [int(one) if known else None for one, known in zip(column, is_known, strict=True)] for column in sums.T
         ]
-        return float(wanted[0] + first) * EVERY, {name: row[first:] for name, row in zip(FIGURES, told, strict=True)}
+        return float(requirement[0] + first) * EVERY, {
+            name: row[first:] for name, row in zip(FIGURES, answers, strict=True)
+        }
 
 
 def _unknown() -> np.ndarray[Any, Any]:

@@ -41,9 +41,9 @@ def of_job(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
         return {**whole(service, connection, record, wait), "number": record.number}
 
 
-def of_jobspec(service: Service, who: Caller, asked: Submission) -> dict[str, Any]:
+def of_jobspec(service: Service, who: Caller, submission: Submission) -> dict[str, Any]:
     """Say when a job would start and end on each cluster, the first to end first; submit nothing."""
-    placement = prepare(service, who, asked)
+    placement = prepare(service, who, submission)
     with service.store.read() as connection:
         made = facts_for(service, connection, placement.arrival(connection), placement.found, forecast=True).forecast
     rows = _rows(service, made) if made else []

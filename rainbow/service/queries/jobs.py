@@ -46,13 +46,13 @@ Asked = Mapping[str, str | Sequence[str]]  # a filter's words: each may come sev
 
 
 def job_filter(
-    who: Caller, asked: Asked, cursor: str | None, limit: int, ids: Collection[str] | None = None
+    who: Caller, request: Asked, cursor: str | None, limit: int, ids: Collection[str] | None = None
 ) -> Filter:
     """Return the filter that a query asks for, over what a caller may see; RequestError for what is no state or time.
 
     `ids`: those of the jobs that it names, if it names any.
     """
-    states = [state for text in _each(asked, "state") for state in text.upper().split(",") if state]
+    states = [state for text in _each(request, "state") for state in text.upper().split(",") if state]
     if unknown := next((state for state in states if state not in JobState.__members__), None):
         raise RequestError(
             f"unknown job state {unknown[:40]}; expected one of {', '.join(JobState)}", pointer="/state"
@@ -63,30 +63,30 @@ def job_filter(
         clusters=who.visible,
         own=who.own,
         states=states,
-        places=_each(asked, "cluster") or None,
-        requestors=[*_each(asked, "user"), *_each(asked, "requestor")] or None,
-        reasons=_each(asked, "reason"),
-        accounts=_each(asked, "account"),
-        names=_each(asked, "name") or None,
+        places=_each(request, "cluster") or None,
+        requestors=[*_each(request, "user"), *_each(request, "requestor")] or None,
+        reasons=_each(request, "reason"),
+        accounts=_each(request, "account"),
+        names=_each(request, "name") or None,
         ids=ids,
-        since=moment(asked, "since"),
-        until=moment(asked, "until"),
-        oldest="oldest" in _each(asked, "sort"),
+        since=moment(request, "since"),
+        until=moment(request, "until"),
+        oldest="oldest" in _each(request, "sort"),
         before=cursor or None,
         limit=limit,
     )
 
 
-def _each(asked: Asked, key: str) -> list[str]:
-    said = asked.get(key, ())
+def _each(request: Asked, key: str) -> list[str]:
+    said = request.get(key, ())
     return [text for text in ([said] if isinstance(said, str) else said) if text]
 
 
-def moment(asked: Asked, key: str) -> float | None:
+def moment(request: Asked, key: str) -> float | None:
     """Read a time of a filter, in seconds since 1970; None where it says none."""
-    if key not in asked:
+    if key not in request:
         return None
-    said = asked[key]
+    said = request[key]
     text = said if isinstance(said, str) else next(iter(said), "")
     try:
         at = datetime.fromisoformat(text)
@@ -143,14 +143,14 @@ def show(
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         counts = tasks.counts(connection, [job_id])[job_id]
-        found = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
+        result = tasks.page(connection, job_id, begin, min(listed if most is None else most, sum(counts.values())))
         array = reading(connection, job_id).request.array
         defined = definition(connection, who, record)
         bad = tasks.some_of(connection, job_id, ENDED_BADLY, LOOKED_AT) if set(counts) & {*ENDED_BADLY} else []
-    left = element is None and found and found[-1].index + 1 < sum(counts.values())
+    remaining = element is None and result and result[-1].index + 1 < sum(counts.values())
     ids = [*array.ids] if array else []
-    listed_tasks = [{**_task(task), **_element(record, ids, task)} for task in found]
-    page = {"counts": counts, "tasks": listed_tasks, "next": found[-1].index if left else None}
+    listed_tasks = [{**_task(task), **_element(record, ids, task)} for task in result]
+    page = {"counts": counts, "tasks": listed_tasks, "next": result[-1].index if remaining else None}
     bad.sort(key=lambda task: (task.ended_at or 0.0, task.index))
     job = job_document(record, reason_of(service, record, who))
     return {
@@ -210,17 +210,17 @@ def listing(
 ) -> list[dict[str, Any]]:
     """List jobs of the clusters that exist for the caller, the newest first; `summary`: how far each has come."""
     with service.store.read() as connection:
-        found = pages.listing(connection, chosen)
-        sums = tasks.summaries(connection, [record.id for record in found]) if summary else {}
-        pages_ = {record.id: _page_of(connection, record) for record in found} if with_tasks else {}
-    waits = reasons_of(service, found, who)
+        results = pages.listing(connection, chosen)
+        sums = tasks.summaries(connection, [record.id for record in results]) if summary else {}
+        pages_ = {record.id: _page_of(connection, record) for record in results} if with_tasks else {}
+    waits = reasons_of(service, results, who)
     listed = [
         {**job_document(record, waits.get(record.id)), **_summed(sums.get(record.id)), **pages_.get(record.id, {})}
-        for record in found
+        for record in results
     ]
     return [
         {**one, "eta": expectation(service, who, record, one["wait"])}
-        for one, record in zip(listed, found, strict=True)
+        for one, record in zip(listed, results, strict=True)
     ]
 
 
@@ -230,20 +230,20 @@ MOST_TASKS = 1_000  # of a job in a list
 def _page_of(connection: sa.Connection, record: JobRecord) -> dict[str, Any]:
     read = reading(connection, record.id)
     ids = [*read.request.array.ids] if read.request.array else []
-    found = tasks.page(connection, record.id, 0, min(MOST_TASKS, len(read.tasks)))
-    return {"tasks": [{**_task(task), **_element(record, ids, task)} for task in found]}
+    result = tasks.page(connection, record.id, 0, min(MOST_TASKS, len(read.tasks)))
+    return {"tasks": [{**_task(task), **_element(record, ids, task)} for task in result]}
 
 
-def _summed(found: tasks.Summary | None) -> dict[str, Any]:
-    return {} if found is None else {"summary": found._asdict()}
+def _summed(summary: tasks.Summary | None) -> dict[str, Any]:
+    return {} if summary is None else {"summary": summary._asdict()}
 
 
 def replay(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
     """Take a job's decision again from the ledger; say whether the same comes of it."""
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
-        found = ledger.replay(service, connection, record)
-    return only_for(service, who, record.cluster, found)
+        results = ledger.replay(service, connection, record)
+    return only_for(service, who, record.cluster, results)
 
 
 def only_for(service: Service, who: Caller, cluster: str, decision: dict[str, Any]) -> dict[str, Any]:
@@ -317,22 +317,22 @@ def why_verified(service: Service, who: Caller, job_id: str) -> dict[str, Any]:
 
     None where the policy has nothing to decide: nothing waits, or something else comes first.
     """
-    told = why_now(service, who, job_id)
+    reported = why_now(service, who, job_id)
     with service.store.read() as connection:
         record = visible_job(connection, who, job_id)
         cluster = clusters.get(connection, record.cluster_id)
     if cluster is None:
-        return {**told, "verify": None}
+        return {**reported, "verify": None}
     with mirrored(service, service.entry(cluster)) as mirror:
         frozen = take_snapshot(service, mirror)
         if frozen is None or not any(job.id == job_id and job.gangs for job in frozen.view.jobs):
-            return {**told, "verify": None}
+            return {**reported, "verify": None}
         try:
             seen = (policies.get(frozen.record.policy), frozen.view, job_id, frozen.rules)
             answers = {"ever": can_ever(*seen), "now": can_now(*seen)}
         except (PluginFault, UnknownPlugin):  # what the job waits for says so
-            return {**told, "verify": None}
-    return {**told, "verify": {question: _document(answer) for question, answer in answers.items()}}
+            return {**reported, "verify": None}
+    return {**reported, "verify": {question: _document(answer) for question, answer in answers.items()}}
 
 
 def _document(answer: Answer) -> dict[str, Any]:

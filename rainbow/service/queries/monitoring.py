@@ -32,7 +32,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
     """Show a cluster's policy, settings, limits, figures of the moment, and the fault of its last step, if any."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-        told = settings_document(service, connection, record)
+        answer = settings_document(service, connection, record)
     fault = service.faults.get(record.id)
     try:
         decided = plan_only(service, record)
@@ -42,7 +42,7 @@ def show(service: Service, who: Caller, name: str) -> dict[str, Any]:
         decided, fault = None, service.faults.get(record.id)
     except (PolicyError, PluginFault, UnknownPlugin) as unusable:  # or settings that a version of before took
         decided, fault = None, fault or str(unusable)
-    return {**told, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}
+    return {**answer, "figures": dict(decided[1].figures) if decided else {}, "fault": fault}
 
 
 def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
@@ -53,11 +53,11 @@ def step_now(service: Service, who: Caller, name: str) -> dict[str, Any]:
     return {"ordered": ordered, "fault": service.faults.get(record.id)}
 
 
-def plan(service: Service, who: Caller, name: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def plan(service: Service, who: Caller, name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Say what the next step would do, with other jobs, settings and workers if they are given."""
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
-    decided = plan_only(service, record, given)
+    decided = plan_only(service, record, options)
     if decided is None:
         return {"orders": [], "waits": [], "figures": {}}
     made = decided[1]
@@ -94,14 +94,14 @@ def gauges(service: Service) -> dict[str, list[Row]]:
     """Return {metric: [(labels, value)]}, clusters by name."""
     with service.store.read() as connection:
         names = {cluster_id: name for name, (cluster_id, _) in clusters.revisions(connection).items()}
-        found = statistics.counted(connection)
+        result = statistics.counted(connection)
         waiting = jobs.count_unplaced(connection)
-    told: dict[str, list[Row]] = {"rainbow_clusters": [((), float(len(names)))]}
-    told["rainbow_jobs_unplaced"] = [((), float(waiting))]
-    for metric, counts in found.items():
+    answer: dict[str, list[Row]] = {"rainbow_clusters": [((), float(len(names)))]}
+    answer["rainbow_jobs_unplaced"] = [((), float(waiting))]
+    for metric, counts in result.items():
         rows = [((names[key], label), float(n)) for (key, label), n in counts.items() if key in names]
-        told[metric] = sorted(rows)
-    return told
+        answer[metric] = sorted(rows)
+    return answer
 
 
 OF_CLASS = {
@@ -135,19 +135,19 @@ def metrics(service: Service) -> Iterator[GaugeMetricFamily]:
         queues = statistics.queues(connection)
         long = statistics.long_running(connection, service.clock())
     _plan_again(service)
-    known, found = service.state(PlansInForce), defaultdict[str, list[Row]](list)
+    known, result = service.state(PlansInForce), defaultdict[str, list[Row]](list)
     for name, entry in sorted(service.catalogue.items()):
-        found["tasks_waiting"].append(((name,), queues.get((entry.id, "waiting"), 0)))
-        found["tasks_booked"].append(((name,), queues.get((entry.id, "running"), 0)))
-        found["tasks_long_running"].append(((name,), long.get(entry.id, 0)))
-        found["step_failed"].append(((name,), float(entry.id in service.faults)))
+        result["tasks_waiting"].append(((name,), queues.get((entry.id, "waiting"), 0)))
+        result["tasks_booked"].append(((name,), queues.get((entry.id, "running"), 0)))
+        result["tasks_long_running"].append(((name,), long.get(entry.id, 0)))
+        result["step_failed"].append(((name,), float(entry.id in service.faults)))
         last = known.get(entry.id)
         for metric, row in _of_policy(last.plan.figures if last else {}, name):
-            found[metric].append(row)
+            result[metric].append(row)
     for metric, text in OF_ALL.items():
-        if metric in found:
+        if metric in result:
             labels = ("cluster", "class") if metric.startswith("class_") else ("cluster",)
-            yield family(f"rainbow_{metric}", text, labels, found[metric])
+            yield family(f"rainbow_{metric}", text, labels, result[metric])
 
 
 MOST_PLANS = 20  # made for one scrape, a millisecond or two each

@@ -47,7 +47,7 @@ def now_document(
     """
     if record.state is not JobState.WAITING or wait is None or wait["plan"] is None:
         return None
-    free, found = _tried(service, record, wait["plan"])
+    free, result = _tried(service, record, wait["plan"])
     eta = expectation(service, who, record, wait) or {}
     earned = bool(eta.get("earned"))
     elsewhere = _elsewhere(service, who, record) if wait["reason"] not in ITS_OWN else []
@@ -56,8 +56,8 @@ def now_document(
         "ahead": wait["facts"].get("ahead"),
         "free": free,
         "kept": [_block(row) for row in wait["facts"]["kept"]] if wait["reason"] == KEPT else [],
-        "changes": [change_document(one) for one in offered([*found.changes, *elsewhere])],
-        "searched": {"plans": found.plans, "complete": found.complete},
+        "changes": [change_document(one) for one in offered([*result.changes, *elsewhere])],
+        "searched": {"plans": result.plans, "complete": result.complete},
         "start": {
             "expected": eta["start"] if earned else None,
             **{key: eta.get(key) for key in ("low", "high")},
@@ -124,5 +124,5 @@ def _block(row: Mapping[str, Any]) -> dict[str, Any]:
 def change_document(change: Change) -> dict[str, Any]:
     """Return a change that starts a job, with the command that makes it."""
     to = {"to": change.command[-1]} if change.kind == "limit" else {}
-    told = {"change": change.kind, KEYS[change.kind]: change.value, **to}
-    return {**told, "text": change.text, "command": [*change.command]}
+    answer = {"change": change.kind, KEYS[change.kind]: change.value, **to}
+    return {**answer, "text": change.text, "command": [*change.command]}

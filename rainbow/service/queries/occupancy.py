@@ -250,11 +250,11 @@ def bars(service: Service, who: Caller, name: str, begin: float, end: float, lim
     """Return what ran, runs and is planned in a window, as columns: one bar for each task and worker."""
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
-        found = statistics.in_window(connection, record.id, begin, end, limit + 1)
-        owners = {job.id: job for job in jobs.some(connection, {task.job for task in found})}
+        times = statistics.in_window(connection, record.id, begin, end, limit + 1)
+        owners = {job.id: job for job in jobs.some(connection, {task.job for task in times})}
     seen = {key: job for key, job in owners.items() if who.sees_of(record.id, job.requestor)}
     made = Bars(list(worker_capacity(service.entry(record).cluster)))
-    for task in found[:limit]:
+    for task in times[:limit]:
         if task.job in seen:
             kind = NOW if task.ended_at is None else BAD if task.state in LENGTHS else DONE
             job = seen[task.job]
@@ -266,7 +266,7 @@ def bars(service: Service, who: Caller, name: str, begin: float, end: float, lim
         "at": service.clock(),
         **made.columns(limit),
         "planned": planned,
-        "cut": len(found) > limit,
+        "cut": len(times) > limit,
     }
 
 
@@ -307,14 +307,14 @@ def _planned(
     service: Service, who: Caller, record: ClusterRecord, begin: float, end: float, limit: int
 ) -> list[dict[str, Any]]:
     """Return when waiting jobs are expected, with the band; of the caller's own, as everywhere."""
-    told = service.state(Outlook).of(record.id, service.clock())
-    if told is None or told.forecast is None:
+    answer = service.state(Outlook).of(record.id, service.clock())
+    if answer is None or answer.forecast is None:
         return []
-    ahead = [one for one in told.forecast.jobs.values() if one.how != "running" and begin <= one.start < end]
+    ahead = [one for one in answer.forecast.jobs.values() if one.how != "running" and begin <= one.start < end]
     ahead = sorted(ahead, key=lambda one: one.start)[: min(limit, 200)]
     with service.store.read() as connection:
         owners = {job.id: job for job in jobs.some(connection, [one.job for one in ahead])}
-    shown = {one.job for one in ahead if told.record.shows(one.low, one.high, told.at)}
+    shown = {one.job for one in ahead if answer.record.shows(one.low, one.high, answer.at)}
     return [
         {
             "job": one.job,

@@ -58,16 +58,16 @@ def sooner(seen: Frozen, plan: Plan, job: str, budget: Budget | None = None) -> 
         return Sooner((), 0, complete=True)
     trial = Trial(policies.get(seen.record.policy), seen.view, seen.rules, waiting, budget or Budget(), thread_time)
     before = _checked(trial)
-    found: list[Change] = []
+    changes: list[Change] = []
     complete = True
     with _restored(seen, waiting):
         try:
-            found.extend(_all(seen, trial, plan, waiting))
+            changes.extend(_all(seen, trial, plan, waiting))
         except Spent:
             complete = False
     if before is not None and before != _checked(trial):
         raise PlanError(f"a trial of job {job} has changed what is planned")
-    return Sooner(tuple(found), trial.plans, complete)
+    return Sooner(tuple(changes), trial.plans, complete)
 
 
 def limit_alone(seen: Frozen, plan: Plan, job: str, budget: Budget) -> Change | None:

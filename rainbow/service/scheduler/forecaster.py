@@ -145,8 +145,8 @@ class Forecaster:
 
     def _ages(self) -> dict[str, float]:
         now, names = self.service.clock(), {entry.id: name for name, entry in self.service.catalogue.items()}
-        told = self.outlook.every()
-        return {names[one]: max(0.0, now - of.at) for one, of in told.items() if one in names and of.forecast}
+        answer = self.outlook.every()
+        return {names[one]: max(0.0, now - of.at) for one, of in answer.items() if one in names and of.forecast}
 
     def _run(self) -> None:
         while not self._ending.wait(PAUSE):
@@ -188,24 +188,24 @@ class Forecaster:
 
     def _away(self, ids: Sequence[str]) -> set[str]:
         with self.service.store.read() as connection:
-            found = workers.unattended(connection, set(ids))
-        return {one for one, policy in found.items() if traits_of(policy).needs_workers}
+            result = workers.unattended(connection, set(ids))
+        return {one for one, policy in result.items() if traits_of(policy).needs_workers}
 
     def _forecast(self, entry: RegisteredCluster) -> float:
         """Forecast one cluster; return what it cost."""
         pace = Pace(max(LEAST, self.service.settings.forecast_share), self._ending)
         try:
-            told = self.look_ahead(entry, pace)
+            answer = self.look_ahead(entry, pace)
             self._faults.pop(entry.id, None)
         except (Ending, Unavailable):
             raise
         except Exception as fault:  # a policy is anybody's code; of one that does not come back the mirror is taken
             what = f"{type(fault).__name__}: {fault}"
             self._tell(entry.id, what, cluster=entry.cluster.name)
-            told = ClusterForecast(self.service.clock(), None, fault=f"the forecast failed: {what}")
+            answer = ClusterForecast(self.service.clock(), None, fault=f"the forecast failed: {what}")
         pace()
-        self.outlook.put(entry.id, replace(told, cost=pace.used))
-        observe("rainbow_forecast_seconds", "failed" if told.fault else "made", pace.used)
+        self.outlook.put(entry.id, replace(answer, cost=pace.used))
+        observe("rainbow_forecast_seconds", "failed" if answer.fault else "made", pace.used)
         if (mirror := self.service.state(Mirrors).get(entry.id)) and is_due(self.service, entry.id, mirror.limits):
             self.service.tell(entry.id)  # its step moves what would end sooner elsewhere
         return pace.used
@@ -232,14 +232,16 @@ class Forecaster:
             began = statistics.starts(connection, first.keys() - waits)
             cluster = clusters.get(connection, entry.id)
         fresh = {job: _scored(first[job], at) for job, at in began.items()}
-        told = {job: (first[job]["at"], first[job]["planned"]) for job in sorted(first.keys() & waits)}
-        late = {job: one for job, one in told.items() if one[1] < now}
+        answer = {job: (first[job]["at"], first[job]["planned"]) for job in sorted(first.keys() & waits)}
+        late = {job: one for job, one in answer.items() if one[1] < now}
         outside = [
             float(not first[job]["low"] <= at <= first[job]["high"])
             for job, at in began.items()
             if _is_drawn(first[job])
         ]
-        past = [1.0 for job in told if first[job]["high"] < now and _is_drawn(first[job])]  # certain before the start
+        past = [
+            1.0 for job in answer if first[job]["high"] < now and _is_drawn(first[job])
+        ]  # certain before the start
         missed = [*missed, *outside, *past]
         lengths = Learned(copy, Known(recent, ratios))
         scores = [*scores, *fresh.values()]
@@ -311,7 +313,7 @@ class Forecaster:
     def _keep(
         self,
         cluster_id: str,
-        told: ClusterForecast,
+        answer: ClusterForecast,
         made: Forecast,
         waits: set[str],
         known: set[str],
@@ -330,13 +332,13 @@ class Forecaster:
         if not (moved or scores or gone or due):
             return
         with self.service.store.write() as connection:
-            said = {one.job: _said(one, told) for one in moved}
+            said = {one.job: _said(one, answer) for one in moved}
             statistics.put_etas(connection, cluster_id, said, known)
             statistics.add_scores(connection, cluster_id, scores, outside)
             statistics.forget_etas(connection, gone)
             if due:
-                length = None if told.length == inf else told.length
-                content = {"room": made.room.told(), "length": length, "limit": told.limit}
+                length = None if answer.length == inf else answer.length
+                content = {"room": made.room.told(), "length": length, "limit": answer.limit}
                 statistics.put(connection, cluster_id, made.at, content)
         if due:
             self._stored[cluster_id] = now
@@ -358,12 +360,12 @@ def _requeued(mirror: Mirror, placing: MatcherCache, view: View, rules: Rules | 
     emptied = {worker for one in view.reservations if one.at_begin == "requeue" for worker in one.placement}
     may_stop = {name for job in view.jobs for name in rules.of(job.qos).preempts} if rules else set()
     lends = bool(rules and rules.parents)
-    found: dict[str, set[int]] = {}
+    results: dict[str, set[int]] = {}
     for run in view.runs if emptied or may_stop or lends else ():
         preempted = rules is not None and rules.of(run.qos).name in may_stop
         if preempted or not emptied.isdisjoint(run.placement) or (rules and lends and rules.guarantee(owner_of(run))):
-            found.setdefault(run.job, set()).add(run.gang)
-    for job, numbers in found.items():
+            results.setdefault(run.job, set()).add(run.gang)
+    for job, numbers in results.items():
         gangs = (mirror.jobs[job].again(number, placing) for number in sorted(numbers))
         yield mirror.jobs[job].with_gangs([gang for gang in gangs if gang])
 

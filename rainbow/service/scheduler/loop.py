@@ -191,8 +191,8 @@ class Loop:
     def _give_up(self, at: _Step, most: float) -> None:
         """Name a step that has not come back, and let another thread step the other clusters."""
         where = _where(self._thread)
-        told = f"the policy has not come back for {most:g} s, in {where}; its cluster is not stepped until it does"
-        self.service.faults[at.cluster_id] = told
+        text = f"the policy has not come back for {most:g} s, in {where}; its cluster is not stepped until it does"
+        self.service.faults[at.cluster_id] = text
         count("rainbow_step_faults", at.name)
         log.error("step-overdue", cluster=at.name, seconds=most, where=where, others=len(self.service.overdue))
         self.service.overdue[at.cluster_id] = at.began
@@ -244,8 +244,8 @@ class Loop:
     def _asleep(self, ids: set[str]) -> set[str]:
         """Return those of some clusters where no worker is there and none is to be had without."""
         with self.service.store.read() as connection:
-            found = workers.unattended(connection, ids)
-        return {one for one, policy in found.items() if traits_of(policy).needs_workers}
+            result = workers.unattended(connection, ids)
+        return {one for one, policy in result.items() if traits_of(policy).needs_workers}
 
     def _look_around(self, touched: set[str], now: float) -> None:
         """Take over what other processes have changed, now and then, and when a cluster unknown here is published."""
@@ -272,14 +272,14 @@ def step_safely(service: Service, name: str) -> bool:
     try:
         ordered = step(service, name)
     except Exception as fault:  # a policy is anybody's code: nothing it raises may end the loop
-        told = f"{type(fault).__name__}: {fault}"
+        text = f"{type(fault).__name__}: {fault}"
         count("rainbow_step_faults", name)
         observe("rainbow_step_seconds", "failed", time.monotonic() - began)
-        if entry and service.faults.get(entry.id) != told:
-            service.faults[entry.id] = told
+        if entry and service.faults.get(entry.id) != text:
+            service.faults[entry.id] = text
             # one of ours says all there is to say: where it was raised adds nothing
             expected = isinstance(fault, RainbowError) and not isinstance(fault, PluginFault)
-            log.error("step-failed", cluster=name, fault=told, expected=expected, exc_info=not expected)
+            log.error("step-failed", cluster=name, fault=text, expected=expected, exc_info=not expected)
         return False
     if entry:
         service.faults.pop(entry.id, None)

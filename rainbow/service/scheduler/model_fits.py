@@ -27,10 +27,10 @@ def fit_if_due(service: Service) -> None:
     """Fit the models in force again if that was an hour ago, and the configuration wants them."""
     if not service.settings.models:
         return
-    kept, now = service.state(RunModels), service.monotonic()
-    if kept.fitted < 0 or now - kept.fitted >= HOUR:
-        kept.fitted = now
-        kept.by_group = fitted(service, None, GROUP, VARIABLE)
+    stored, now = service.state(RunModels), service.monotonic()
+    if stored.fitted < 0 or now - stored.fitted >= HOUR:
+        stored.fitted = now
+        stored.by_group = fitted(service, None, GROUP, VARIABLE)
 
 
 def fitted(service: Service, since: float | None, keys: Sequence[str], by: str) -> dict[str, Model]:

@@ -71,15 +71,15 @@ def reasons_of(service: Service, records: Sequence[JobRecord], who: Caller | Non
 
     `who` reads it: jobs that do not exist for this caller are not named.
     """
-    found: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
-    if unplaced := [one for one in records if one.state is JobState.UNPLACED and one.id in found]:
-        found |= _booked(service, unplaced, who)
-    live = [one for one in records if one.state in LIVE and one.id not in found]
-    planned, asked = _without_plan(service, live, found)
+    results: dict[str, Reason | None] = {one.id: _mark(one) for one in records if one.wait and _is_marked(one)}
+    if unplaced := [one for one in records if one.state is JobState.UNPLACED and one.id in results]:
+        results |= _booked(service, unplaced, who)
+    live = [one for one in records if one.state in LIVE and one.id not in results]
+    planned, request = _without_plan(service, live, results)
     budget = Budget(monotonic() + BUDGET)
-    for cluster_id, own in asked.items():
-        found |= _by_plan(service, cluster_id, planned[cluster_id], own, budget)
-    said = {job: reason for job, reason in found.items() if reason is not None}
+    for cluster_id, own in request.items():
+        results |= _by_plan(service, cluster_id, planned[cluster_id], own, budget)
+    said = {job: reason for job, reason in results.items() if reason is not None}
     if who is None:
         return said
     at = {record.id: record.cluster_id for record in records}
@@ -121,8 +121,8 @@ def _booked(service: Service, unplaced: Sequence[JobRecord], who: Caller | None)
             said[record.id] = {**mark, "text": text}
         elif others := [one for one in blocks.values() if one.cluster in lacks]:
             text = f"{mark['text']}; {', '.join(one.text for one in others)}"
-            kept = [one.row for one in others]
-            said[record.id] = {**mark, "text": text, "facts": {**mark["facts"], "kept": kept}}
+            stored = [one.row for one in others]
+            said[record.id] = {**mark, "text": text, "facts": {**mark["facts"], "kept": stored}}
     return said
 
 
@@ -151,12 +151,12 @@ class UnplacedBlock:
 
 
 def _without_plan(
-    service: Service, live: Sequence[JobRecord], found: dict[str, Reason | None]
+    service: Service, live: Sequence[JobRecord], results: dict[str, Reason | None]
 ) -> tuple[Mapping[str, Planned], dict[str, list[JobRecord]]]:
     """Add the reasons that no plan says; return how clusters are planned, and by cluster the jobs to ask plans of."""
     if not live:
         return {}, {}
-    asked: dict[str, list[JobRecord]] = {}
+    request: dict[str, list[JobRecord]] = {}
     ids = {record.cluster_id for record in live}
     with service.store.read() as connection:
         planned, lonely = clusters.planned(connection, ids), workers.unattended(connection, ids)
@@ -170,23 +170,23 @@ def _without_plan(
         code, since = code_of(record), (record.wait or {}).get("since")
         if record.wait is None:
             said = _on_its_way(record, standing.get(record.id, {}), sites[record.cluster_id])
-            found[record.id] = said
+            results[record.id] = said
             if said is None:
                 continue
             code, since = said["reason"], said["since"]
         nobody = _nobody(sites[record.cluster_id], record.submitted_at) if record.cluster_id in lonely else None
         if fault := service.faults.get(record.cluster_id):
             text = f"the scheduler's last step of {cluster.name} failed, its owner must act: {fault}"
-            found[record.id] = reason_document("step-failed", text, {"fault": fault}, since)
+            results[record.id] = reason_document("step-failed", text, {"fault": fault}, since)
         elif cluster.drained_at is not None and code not in ITS_OWN:
             until = f"until `rainbow cluster reinstate {cluster.name}`"
             text = f"cluster {cluster.name} is drained and starts nothing {until}"
-            found[record.id] = reason_document("drained", text, {"drained_at": cluster.drained_at}, since)
+            results[record.id] = reason_document("drained", text, {"drained_at": cluster.drained_at}, since)
         elif nobody and code not in ITS_OWN | {"agent-silent"}:
-            found[record.id] = reason_document(nobody["reason"], nobody["text"], nobody["facts"], since)
+            results[record.id] = reason_document(nobody["reason"], nobody["text"], nobody["facts"], since)
         elif record.wait is not None or code == SOON:
-            asked.setdefault(record.cluster_id, []).append(record)
-    return planned, asked
+            request.setdefault(record.cluster_id, []).append(record)
+    return planned, request
 
 
 def _by_plan(
@@ -197,18 +197,18 @@ def _by_plan(
     Of a job whose stored code has been changed since, as when its owner resumes it, only the newest plan is believed.
     """
     plans, fault = service.state(PlansInForce), ""
-    entry, wanted = service.catalogue.get(cluster.name), [record.id for record in records]
+    entry, requirements = service.catalogue.get(cluster.name), [record.id for record in records]
     answers: Mapping[str, Reason | None] = {}
     if entry is not None and entry.id == cluster_id:
         known = plans.get(cluster_id)
-        if known and _holds(service, known, cluster) and known.answers.keys() >= set(wanted):
+        if known and _holds(service, known, cluster) and known.answers.keys() >= set(requirements):
             answers = known.answers
         failed = service.state(Failures)
         at, fault = failed.get(cluster_id, (-EVERY, ""))
         if not 0 <= service.monotonic() - at < EVERY:
             fault = ""
         try:
-            answers = answers or ({} if fault else _in_time(service, entry, cluster, wanted, budget))
+            answers = answers or ({} if fault else _in_time(service, entry, cluster, requirements, budget))
         except TryLater:
             answers = plans[cluster_id].answers if cluster_id in plans else {}
         except Exception as raised:  # a policy is anybody's code: what it raises is said of the jobs it is about
@@ -258,11 +258,11 @@ def _is_newest(service: Service, known: PlanInForce, cluster: Planned) -> bool:
 
 
 def _in_time(
-    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], budget: Budget
+    service: Service, entry: RegisteredCluster, cluster: Planned, requirements: Sequence[str], budget: Budget
 ) -> Mapping[str, Reason | None]:
     """Ask a built-in policy here; a third party's in a thread of its own, which may not come back."""
     if not policies.is_installed(cluster.policy):
-        return _asked(service, entry, cluster, wanted, budget)
+        return _asked(service, entry, cluster, requirements, budget)
     stuck = service.state(AskingThreads)
     if (before := stuck.get(entry.id)) is not None:
         before.join(budget.wait)
@@ -272,7 +272,7 @@ def _in_time(
 
     def work() -> None:
         try:
-            done.append(_asked(service, entry, cluster, wanted, budget))
+            done.append(_asked(service, entry, cluster, requirements, budget))
         except Exception as fault:
             done.append(fault)
 
@@ -292,14 +292,14 @@ class AskingThreads(ByCluster[threading.Thread]):
 
 
 def _asked(
-    service: Service, entry: RegisteredCluster, cluster: Planned, wanted: Sequence[str], budget: Budget
+    service: Service, entry: RegisteredCluster, cluster: Planned, requirements: Sequence[str], budget: Budget
 ) -> Mapping[str, Reason | None]:
     """Return what the plan in force says of jobs; it is made if it must be and may."""
     with mirrored(service, entry, budget.wait) as mirror:
         known = _current(service, mirror, cluster, budget)
         if known is None or not known.is_of(mirror):
             return known.answers if known else {}
-        return {job: _said(service, known, job, budget) for job in wanted if job in mirror.jobs}
+        return {job: _said(service, known, job, budget) for job in requirements if job in mirror.jobs}
 
 
 def _said(service: Service, known: PlanInForce, job: str, budget: Budget) -> Reason | None:
@@ -435,8 +435,8 @@ def _stopping(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Rea
     if (wait := _silent(record, of, site)) is not None:
         return wait
     if how := of.preempted:
-        told = f"{some(of.number, 'task')} told by {how['signal']}, ended in {how['grace']:g} s"
-        text = f"preempted by job {how['by']}: {told}"
+        message = f"{some(of.number, 'task')} told by {how['signal']}, ended in {how['grace']:g} s"
+        text = f"preempted by job {how['by']}: {message}"
         return _wait("preempted", text, of.since, agent=of.agent, tasks=of.number, by=how["by"])
     text = f"{some(of.number, 'task')} told to stop; agent {of.agent} has not confirmed the end"
     return _wait("stopping", text, record.canceled_at or of.since, agent=of.agent, tasks=of.number)
@@ -445,8 +445,12 @@ def _stopping(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Rea
 def _suspended(record: JobRecord, of: TasksInState, site: ClusterPresence) -> Reason:
     if (wait := _silent(record, of, site)) is not None:
         return wait
-    asked = record.suspended_at is not None
-    how = "; resume the job with rainbow job resume" if asked else " by the policy or at the site, or not resumed yet"
+    requested = record.suspended_at is not None
+    how = (
+        "; resume the job with rainbow job resume"
+        if requested
+        else " by the policy or at the site, or not resumed yet"
+    )
     text = f"{some(of.number, 'task')} suspended{how}"
     return _wait("suspended", text, record.suspended_at or of.since, tasks=of.number)
 

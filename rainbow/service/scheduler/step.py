@@ -75,10 +75,10 @@ WHY = "exceeded its time limit"
 def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
     """Tell agents to stop what runs too long; return whether there was any."""
     now, deadlines = service.clock(), mirror.deadlines
-    found = set()
+    results = set()
     while deadlines and deadlines[0][0] < now:
-        found.add(heappop(deadlines)[1])
-    running = [name for name in found if name in mirror.booked and mirror.booked[name].state is TaskState.RUNNING]
+        results.add(heappop(deadlines)[1])
+    running = [name for name in results if name in mirror.booked and mirror.booked[name].state is TaskState.RUNNING]
     if running:
         _stop(service, mirror, running, now)
         for name in running:
@@ -89,8 +89,8 @@ def stop_the_overdue(service: Service, mirror: Mirror) -> bool:
 def _stop(service: Service, mirror: Mirror, names: list[str], now: float) -> None:
     with service.store.write() as connection:
         limits = limits_of(clusters.limits(connection, mirror.entry.id))
-        found = tasks.get(connection, mirror.entry.id, names).values()
-        late = [t for t in found if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
+        result = tasks.get(connection, mirror.entry.id, names).values()
+        late = [t for t in result if t.state is TaskState.RUNNING and is_overdue(connection, t, limits, now)]
         tasks.save_all(connection, [transition(task, StopOrdered(WHY), now) for task in late], now)
     service.tell(mirror.entry.id)
 
@@ -104,15 +104,15 @@ def empty_for_maintenance(service: Service, mirror: Mirror, record: ClusterRecor
         begun = [
             one for one in reservations.of_cluster(connection, entry.id, now) if one.at_begin and one.start <= now
         ]
-    found = dict(_in_maintenance(begun, mirror.booked.values())) if begun else {}
-    if not found:
+    results = dict(_in_maintenance(begun, mirror.booked.values())) if begun else {}
+    if not results:
         return False
     with service.store.write() as connection:
-        there = [task for task in tasks.get(connection, entry.id, found).values() if task.state in BOOKED]
-        stopped = [task for task in there if found[task.id].at_begin == "requeue"]
-        orders = [transition(task, StopOrdered(_text(found[task.id])), now) for task in stopped]
+        there = [task for task in tasks.get(connection, entry.id, results).values() if task.state in BOOKED]
+        stopped = [task for task in there if results[task.id].at_begin == "requeue"]
+        orders = [transition(task, StopOrdered(_text(results[task.id])), now) for task in stopped]
         tasks.save_all(connection, orders, now)
-        for job, why in {task.job: _text(found[task.id]) for task in there if task not in stopped}.items():
+        for job, why in {task.job: _text(results[task.id]) for task in there if task not in stopped}.items():
             end(connection, job, now, why)
     service.tell(entry.id)
     return True
@@ -217,11 +217,11 @@ def prepare_step(service: Service, mirror: Mirror, record: ClusterRecord) -> boo
 
 
 def plan_only(
-    service: Service, record: ClusterRecord, given: Mapping[str, Any] | None = None
+    service: Service, record: ClusterRecord, options: Mapping[str, Any] | None = None
 ) -> tuple[View, Plan] | None:
     """Say what the next step would do, without doing it, and of what; figures even if nothing waits.
 
-    `given`: what is supposed to be different, of the form `Supposition`.
+    `options`: what is supposed to be different, of the form `Supposition`.
     """
     with mirrored(service, service.entry(record)) as mirror:
         version = service.news.version(mirror.entry.id)
@@ -229,10 +229,10 @@ def plan_only(
         if seen is None:
             return None
         try:
-            with supposed(seen, given or {}) as view:
+            with supposed(seen, options or {}) as view:
                 began = thread_time()
                 plan = planner.plan(policies.get(seen.record.policy), view, seen.rules)
-                if not given:
+                if not options:
                     service.state(PlansInForce).put(service, seen, plan, version, thread_time() - began)
                 return view, replace(plan, waits=tuple(every_wait(view, plan)), rest=None)
         except (PolicyError, ValueRefused) as fault:
@@ -312,17 +312,17 @@ def _canceled(plan: Plan) -> dict[str, str]:
 def _ordered(connection: sa.Connection, seen: Frozen, plan: Plan, now: float) -> Iterator[Task]:
     """Yield the tasks as the orders make them; those that have moved since the view was frozen are left alone."""
     orders = {order.task: order for order in plan.orders if not isinstance(order, Reserve)}
-    found = tasks.get(connection, seen.record.id, orders)
+    result = tasks.get(connection, seen.record.id, orders)
     for name, order in orders.items():
-        task = found.get(name)
+        task = result.get(name)
         if task is None:
             continue
         if isinstance(order, Stop) and task.state in BOOKED and task.state is not T.STOPPING:
             how = {"by": order.by, "signal": order.signal, "grace": order.grace} if order.by else None
             yield transition(task, StopOrdered(order.why, preempted=how), now)
         if isinstance(order, Start) and task.state is T.WAITING:
-            given = Assigned(order.placement, order.held, _slots(seen.mirror, task))
-            yield transition(task, given, now)
+            options = Assigned(order.placement, order.held, _slots(seen.mirror, task))
+            yield transition(task, options, now)
         if isinstance(order, Suspend) and task.state is T.RUNNING and task.hold == Hold.NONE:
             yield replace(task, hold=Hold.POLICY)
         if isinstance(order, Resume) and task.hold == Hold.POLICY:

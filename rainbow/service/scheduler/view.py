@@ -135,11 +135,11 @@ def _in_full(service: Service, mirror: Mirror, view: View, *, sees_all: bool) ->
     cluster = mirror.entry.cluster
     with service.store.read() as connection:
         signs = alive(service, mirror.entry.id, workers.agents_of(connection, mirror.entry.id)).values()
-        kept = reservations.of_cluster(connection, mirror.entry.id, view.now)
+        stored = reservations.of_cluster(connection, mirror.entry.id, view.now)
         promises = tuple(reservations.promised(connection, mirror.entry.id))
         work = read_work(connection, *_records(mirror)) if sees_all else None
     measured = loads(signs, cluster.workers)
-    view = replace(view, reservations=[_kept(one) for one in kept], promises=promises)
+    view = replace(view, reservations=[_kept(one) for one in stored], promises=promises)
     if measured:
         view = replace(view, workers=[replace(w, load=measured.get(w.id, {})) for w in view.workers])
     if mirror.suspended:
@@ -160,8 +160,8 @@ def _longer(run: RunView, mirror: Mirror, now: float) -> RunView:
 
 def _kept(record: ReservationRecord) -> ReservationView:
     requestors = None if record.requestors is None else tuple(record.requestors)
-    told = (record.id, record.placement, record.start, record.end, requestors, record.maintenance, record.name)
-    return ReservationView(*told, record.at_begin)
+    answers = (record.id, record.placement, record.start, record.end, requestors, record.maintenance, record.name)
+    return ReservationView(*answers, record.at_begin)
 
 
 BEGUN = frozenset({TaskState.RUNNING, TaskState.SUSPENDED}) | ENDED
@@ -220,9 +220,9 @@ def read_work(connection: sa.Connection, live: Sequence[JobRecord], running: Seq
 
 def _progress(request: Request, counts: Mapping[TaskState, int], mean: float) -> JobProgress:
     threads = request.elastic.threads if request.elastic else 1
-    left = sum(count for state, count in counts.items() if state not in ENDED)
+    remaining = sum(count for state, count in counts.items() if state not in ENDED)
     done = sum(count for state, count in counts.items() if state in ENDED)
-    return JobProgress(left * threads, done * threads, max(0.0, mean), not BEGUN.isdisjoint(counts))
+    return JobProgress(remaining * threads, done * threads, max(0.0, mean), not BEGUN.isdisjoint(counts))
 
 
 def _cost(task: Task, now: float) -> RunProgress:
@@ -239,31 +239,31 @@ MOST_JOBS = 1_000  # hypothetical jobs
 
 
 @contextmanager
-def supposed(frozen: Frozen, given: Mapping[str, Any]) -> Iterator[View]:
-    """Give the view as it would be; `given` has the form `Supposition`."""
-    if not given:
+def supposed(frozen: Frozen, options: Mapping[str, Any]) -> Iterator[View]:
+    """Give the view as it would be; `options` has the form `Supposition`."""
+    if not options:
         yield frozen.view
         return
     view, demands = frozen.view, set(frozen.placing.gangs)
     try:
-        jobs = list(_jobs(frozen.placing, given.get("jobs", ()), view.now))
+        jobs = list(_jobs(frozen.placing, options.get("jobs", ()), view.now))
         changed = replace(
             view,
             jobs=[*view.jobs, *jobs],
-            settings=_settings(frozen.record.policy, view.settings, given.get("settings", {})),
+            settings=_settings(frozen.record.policy, view.settings, options.get("settings", {})),
             census=None,
         )
-        yield _in_states(changed, given["workers"]) if given.get("workers") else changed
+        yield _in_states(changed, options["workers"]) if options.get("workers") else changed
     finally:
         for demand in frozen.placing.gangs.keys() - demands:
             frozen.placing.forget(demand)
 
 
-def _settings(policy: str, now: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _settings(policy: str, now: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings merged key by key; null returns a key to its default."""
-    merged = {key: value for key, value in {**now, **given}.items() if value is not None}
+    merged = {key: value for key, value in {**now, **options}.items() if value is not None}
     try:
-        return policies.get(policy).check(merged) if given else now
+        return policies.get(policy).check(merged) if options else now
     except PolicyError as fault:
         raise PolicyError(fault.message, pointer=f"/settings{fault.pointer or ''}") from None
 
@@ -277,9 +277,9 @@ def _in_states(view: View, states: Mapping[str, str]) -> View:
     return replace(view, workers=list(workers.values()), free=None)
 
 
-def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> Iterator[JobView]:
+def _jobs(placing: MatcherCache, inputs: list[Mapping[str, Any]], now: float) -> Iterator[JobView]:
     number = 0
-    for k, one in enumerate(given):
+    for k, one in enumerate(inputs):
         try:
             request = parse_jobspec(one["jobspec"])
         except RainbowError as fault:
@@ -292,17 +292,17 @@ def _jobs(placing: MatcherCache, given: list[Mapping[str, Any]], now: float) -> 
             yield _job(placing, f"supposed-{number}", one, request, now)
 
 
-def _job(placing: MatcherCache, name: str, given: Mapping[str, Any], request: Request, now: float) -> JobView:
+def _job(placing: MatcherCache, name: str, options: Mapping[str, Any], request: Request, now: float) -> JobView:
     """Return a hypothetical job as a policy sees it."""
     system, elastic = request.attributes.get("system"), request.elastic
     views = tuple(gang_view(placing, name, gang) for gang in placing.settled(read_request(request)).gangs)
     tasks = sum(len(gang.tasks) for gang in views)
     return JobView(
         name,
-        given.get("requestor") or "supposed",
+        options.get("requestor") or "supposed",
         now,
         views,
-        priority=given.get("priority", 0),
+        priority=options.get("priority", 0),
         attributes=system if isinstance(system, Mapping) else {},
         waiting=tasks,
         job_class=request.job_class,

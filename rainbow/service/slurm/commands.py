@@ -46,8 +46,8 @@ def run(service: Service, who: Caller, command: str, call: Call) -> Answer:
     except RainbowError as fault:
         return Answer(err=f"{command}: error: {fault.message}\n", exit=1)
     if len(answer.out) > MOST:
-        told = f"{command}: error: more than {MOST >> 20} MiB would be printed; ask for fewer jobs\n"
-        return Answer(err=told, exit=1)
+        text = f"{command}: error: more than {MOST >> 20} MiB would be printed; ask for fewer jobs\n"
+        return Answer(err=text, exit=1)
     return answer
 
 
@@ -79,7 +79,7 @@ def parts_of(
     service: Service, who: Caller, words: Iterable[str], wrong: Callable[[str], Exception]
 ) -> tuple[list[Part], list[str]]:
     """Return what job ids mean, and those that name nothing: N, N_K, N_[1-3,5], N.batch, SITE:N."""
-    found, unknown = list[Part](), list[str]()
+    result, unknown = list[Part](), list[str]()
     for word in (part for text in words for part in _LISTED.split(text) if part):
         said = _JOB.fullmatch(word)
         if said is None:
@@ -97,8 +97,8 @@ def parts_of(
         elif named.element is not None:
             row = next((one for one in _rows(service, who, [named.job]) if one.place == named.element), None)
             indices = frozenset({row.index}) if row is not None and row.index is not None else None
-        found.append(Part(named.job, indices))
-    return found, unknown
+        result.append(Part(named.job, indices))
+    return result, unknown
 
 
 def _rows(service: Service, who: Caller, ids: Iterable[str], viewer: Viewer | None = None) -> list[JobRow]:
@@ -133,12 +133,12 @@ def squeue(service: Service, who: Caller, call: Call) -> Answer:
     users += [call.user] if "me" in words else []
     named = words.words("name") or [one for one in environment.get("SQUEUE_NAMES", "").split(",") if one]
     recent = service.clock() - RECENT
-    wanted = Wanted(names=named, users=users, ended_since=recent)
+    requirement = Wanted(names=named, users=users, ended_since=recent)
     parts: list[Part] = []
     if listed := [one for one in words.options.get("jobs", []) if one]:
         parts, _ = parts_of(service, who, listed, lambda word: CommandError(f"Invalid job id: {word[:60]}\n"))
-        wanted = Wanted(ids={part.job for part in parts})
-    rows = [row for row in job_rows(service, who, wanted, _viewer(call)) if row.end is None or row.end >= recent]
+        requirement = Wanted(ids={part.job for part in parts})
+    rows = [row for row in job_rows(service, who, requirement, _viewer(call)) if row.end is None or row.end >= recent]
     if listed:
         rows = [row for row in rows if any(part.has(row) for part in parts)]
         if not rows and len(words.words("jobs")) == 1:
@@ -178,8 +178,8 @@ def sacct(service: Service, who: Caller, call: Call) -> Answer:
         rows = [row for row in rows if any(part.has(row) for part in parts)]
         rows = [row for row in rows if since is None or row.end is None or row.end >= since]
     else:
-        wanted = Wanted(names=words.words("name"), users=users, ended_since=since, until=until)
-        rows = job_rows(service, who, wanted, _viewer(call))
+        requirement = Wanted(names=words.words("name"), users=users, ended_since=since, until=until)
+        rows = job_rows(service, who, requirement, _viewer(call))
     rows = [row for row in rows if (not users or row.user in users or str(row.uid) in users)]
     rows = [row for row in rows if "name" not in words or row.name in words.words("name")]
     rows = [row for row in rows if states is None or row.state in states]
@@ -193,12 +193,12 @@ def _moment(call: Call, text: str, command: str) -> float | None:
     """Read a time as sacct does: one of a day without a date is today's."""
     if not text:
         return None
-    found = moment(text, call.now)
-    if found is None:
+    result = moment(text, call.now)
+    if result is None:
         raise CommandError(f"{command}: error: Invalid time specification (pos=0): {text[:60]}\n")
     is_clock = re.fullmatch(r"\s*\d{1,2}:\d\d.*|midnight|noon|fika|teatime|elevenses", text, re.IGNORECASE)
     day = timedelta(days=1).total_seconds()
-    return found - day if is_clock and found > call.at + AHEAD else found
+    return result - day if is_clock and result > call.at + AHEAD else result
 
 
 # ── scancel ──
@@ -223,8 +223,8 @@ def scancel(service: Service, who: Caller, call: Call) -> Answer:
         rows = [row for row in rows if (not users or row.user in users) and (not named or row.name in named)]
     else:
         users = users or [call.user]
-        wanted = Wanted(names=named, users=users, ended_since=float("inf"))
-        rows = job_rows(service, who, wanted, _viewer(call))
+        requirement = Wanted(names=named, users=users, ended_since=float("inf"))
+        rows = job_rows(service, who, requirement, _viewer(call))
     states = read_states(words.words("state"), lambda word: CommandError(f"Invalid job state: {word[:40]}\n"))
     rows = [row for row in rows if row.state in (states or ACTIVE)]
     return _cancel(service, who, _filtered(rows, words, call.environment, "SCANCEL_"))
@@ -232,18 +232,18 @@ def scancel(service: Service, who: Caller, call: Call) -> Answer:
 
 def _cancel(service: Service, who: Caller, rows: Iterable[JobRow]) -> Answer:
     """Cancel whole jobs, and elements where not all of an array that is left is meant, in one request."""
-    wanted: dict[str, list[JobRow]] = {}
+    requirements: dict[str, list[JobRow]] = {}
     for row in rows:
-        wanted.setdefault(row.job, []).append(row)
+        requirements.setdefault(row.job, []).append(row)
     meant: list[str] = []
-    arrays = [job for job, own in wanted.items() if own[0].index is not None]
-    left = Counter(row.job for row in (_rows(service, who, arrays) if arrays else ()) if row.state in ACTIVE)
-    for job, own in wanted.items():
-        meant += [job] if len(own) >= left[job] else [f"{row.array}_{row.index}" for row in own]
-    told = ManyJobs(service, who, "cancel").named(meant, None)
+    arrays = [job for job, own in requirements.items() if own[0].index is not None]
+    remaining = Counter(row.job for row in (_rows(service, who, arrays) if arrays else ()) if row.state in ACTIVE)
+    for job, own in requirements.items():
+        meant += [job] if len(own) >= remaining[job] else [f"{row.array}_{row.index}" for row in own]
+    answer = ManyJobs(service, who, "cancel").named(meant, None)
     errors = [
         f"scancel: error: Kill job error on job id {row['job']}: {row['text']}\n"
-        for row in told.refused
+        for row in answer.refused
         if row["code"] != "conflict"  # it has ended meanwhile
     ]
     return Answer(err="".join(errors), exit=1 if errors else 0)
@@ -293,24 +293,24 @@ def _act(service: Service, who: Caller, verb: str, listed: Iterable[str]) -> Ans
 
 def _update(service: Service, who: Caller, call: Call, rest: list[str]) -> Answer:
     """Change a job's limit, priority or name; Slurm counts a limit in minutes, a nicer job waits longer."""
-    job, asked = texts.read_update(rest)
-    wanted: dict[str, object] = {}
-    for key, value in asked.items():
+    job, request = texts.read_update(rest)
+    requirements: dict[str, object] = {}
+    for key, value in request.items():
         if key == "time_limit":
-            found = seconds_of(value, plain=60)
-            if found is None:
+            result = seconds_of(value, plain=60)
+            if result is None:
                 raise CommandError("Invalid time limit specified for job\n")
-            wanted[key] = found
+            requirements[key] = result
         elif key in ("priority", "nice"):
             if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
                 raise CommandError(f"Invalid {key} specified: {value[:20]}\n")
-            wanted["priority"] = int(value) if key == "priority" else -int(value)
+            requirements["priority"] = int(value) if key == "priority" else -int(value)
         elif key == "name":
-            wanted[key] = value
+            requirements[key] = value
         else:
             raise CommandError(f"scontrol: error: update {key} is not carried by Rainbow\n")
     try:
-        update(service, who, names.whole_job(service, who, job), wanted, call.user or None)
+        update(service, who, names.whole_job(service, who, job), requirements, call.user or None)
     except NotFound as fault:
         raise CommandError(f"Invalid job id specified for job {job[:40]}\n") from fault
     except RainbowError as fault:
@@ -336,28 +336,28 @@ def _shown(service: Service, who: Caller, call: Call, words: GivenWords, rest: l
     what, *named = rest or [""]
     what, _, value = what.partition("=")
     named = [value, *named] if value else named
-    one, found = "oneliner" in words, what.lower()
-    if found and "hostnames".startswith(found) and len(found) > 5:
+    one, result = "oneliner" in words, what.lower()
+    if result and "hostnames".startswith(result) and len(result) > 5:
         return texts.hostnames_text(named, call.environment.get("SLURM_JOB_NODELIST", ""))
-    if found in ("hostlist", "hostlistsorted"):
+    if result in ("hostlist", "hostlistsorted"):
         return texts.hostlist_text(named)
-    if found and "jobs".startswith(found):
+    if result and "jobs".startswith(result):
         return _show_jobs(service, who, call, words, named)
-    if found and "config".startswith(found[:4]) and len(found) >= 3:
+    if result and "config".startswith(result[:4]) and len(result) >= 3:
         return texts.config_text(call.at, call.offset, service.settings.name)
     rows = node_rows(service, who)
     default = rows[0].partition if rows else ""
-    if found and "partitions".startswith(found):
+    if result and "partitions".startswith(result):
         rows = [row for row in rows if not named or row.partition in named]
         if named and not rows:
             raise CommandError(f"Partition {named[0][:60]} not found\n")
         return texts.partition_text(rows, default, one=one)
-    if found and "nodes".startswith(found):
+    if result and "nodes".startswith(result):
         text = texts.node_text(rows, named, one=one)
         if named and not text:
             raise CommandError(f"Node {named[0][:60]} not found\n")
         return text
-    raise CommandError(f"scontrol: error: show {found[:60]} is not carried by Rainbow\n")
+    raise CommandError(f"scontrol: error: show {result[:60]} is not carried by Rainbow\n")
 
 
 def _show_jobs(service: Service, who: Caller, call: Call, words: GivenWords, named: list[str]) -> str:

@@ -56,10 +56,10 @@ class Viewer:
     gid: int
 
 
-def job_rows(service: Service, who: Caller, wanted: Wanted, viewer: Viewer) -> list[JobRow]:
+def job_rows(service: Service, who: Caller, requirement: Wanted, viewer: Viewer) -> list[JobRow]:
     """Return the rows of the jobs that are wanted and exist for a caller, the oldest first: one for each element."""
     with service.store.read() as connection:
-        records = [one for one in _records(connection, wanted) if sees(connection, who, one)]
+        records = [one for one in _records(connection, requirement) if sees(connection, who, one)]
         by_job = _tasks(connection, [record.id for record in records])
         requests = {record.id: reading_of(connection, record).request for record in records}
     waiting = [one for one in records if one.state in PENDING and not _all_started(by_job.get(one.id, ()))]
@@ -76,27 +76,31 @@ def _all_started(own: Sequence[Task]) -> bool:
     return bool(own) and all(task.started_at is not None for task in own)
 
 
-def _records(connection: sa.Connection, wanted: Wanted) -> list[JobRecord]:
+def _records(connection: sa.Connection, requirement: Wanted) -> list[JobRecord]:
     query = jobs.SEEN
-    if wanted.ids is not None:
-        return jobs.some(connection, wanted.ids)
-    for column, values in (("name", wanted.names), ("requestor", wanted.users), ("account", wanted.accounts)):
+    if requirement.ids is not None:
+        return jobs.some(connection, requirement.ids)
+    for column, values in (
+        ("name", requirement.names),
+        ("requestor", requirement.users),
+        ("account", requirement.accounts),
+    ):
         query = query.where(_COLUMNS[column].in_(values)) if values else query
-    if wanted.clusters:
-        query = query.where(_COLUMNS["cluster"].in_(wanted.clusters))
-    if wanted.until is not None:
-        query = query.where(_COLUMNS["submitted_at"] <= wanted.until)
+    if requirement.clusters:
+        query = query.where(_COLUMNS["cluster"].in_(requirement.clusters))
+    if requirement.until is not None:
+        query = query.where(_COLUMNS["submitted_at"] <= requirement.until)
     parts = [query]
-    if wanted.ended_since is not None:  # each by an index of its own
+    if requirement.ended_since is not None:  # each by an index of its own
         parts = [
             query.where(_COLUMNS["state"].in_(PENDING)),
-            query.where(_COLUMNS["ended_at"] >= wanted.ended_since),
+            query.where(_COLUMNS["ended_at"] >= requirement.ended_since),
         ]
-    found = dict[str, JobRecord]()
+    result = dict[str, JobRecord]()
     for part in parts:
         rows = connection.execute(part.order_by(_COLUMNS["id"].desc()).limit(MOST_JOBS))
-        found |= {row.id: jobs.record_of(row) for row in rows}
-    return list(found.values())
+        result |= {row.id: jobs.record_of(row) for row in rows}
+    return list(result.values())
 
 
 def _tasks(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Task]]:
@@ -135,9 +139,9 @@ def _whole(
     ended = record.state not in PENDING
     alone = "CANCELLED" if ended else "PENDING"  # no cluster has it yet, or ever had
     state = whole_state(states, None if ended else "unended") if states else alone
-    found = _of_tasks(own, state, record, code, now)
+    results = _of_tasks(own, state, record, code, now)
     files = _files(request, record, record.number, "", common["folder"])
-    return JobRow(**{**common, "number": record.number, **files, **found, "end": record.ended_at})
+    return JobRow(**{**common, "number": record.number, **files, **results, "end": record.ended_at})
 
 
 def _of_tasks(own: Sequence[Task], state: str, record: JobRecord, code: str, now: float) -> dict[str, Any]:
@@ -154,7 +158,7 @@ def _of_tasks(own: Sequence[Task], state: str, record: JobRecord, code: str, now
         reason = site if site.isalnum() else wait_reason(code, held=record.is_halted)
     else:
         reason = end_reason(state, begun=begun is not None or bool(codes))
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "state": state,
         "reason": reason,
         "code": exit_code,
@@ -165,11 +169,11 @@ def _of_tasks(own: Sequence[Task], state: str, record: JobRecord, code: str, now
         "nodes": nodes,
         "restarts": max(0, *(task.attempt - 1 for task in own)) if own else 0,
     }
-    found |= {"node_count": len(nodes)} if nodes else {}
-    found |= {"cores": cores} if cores and begun is not None else {}
+    results |= {"node_count": len(nodes)} if nodes else {}
+    results |= {"cores": cores} if cores and begun is not None else {}
     partition = next((str(task.site["partition"]) for task in own if task.site and task.site.get("partition")), "")
-    found |= {"partition": partition} if partition else {}
-    return found | ({"gpus": gpus} if gpus else {})
+    results |= {"partition": partition} if partition else {}
+    return results | ({"gpus": gpus} if gpus else {})
 
 
 def _nodes(task: Task) -> list[str]:

@@ -35,13 +35,13 @@ def sbatch(service: Service, who: Caller, call: Call) -> Answer:
     """Submit a script; the answer to the first call names the file to read."""
     if call.waits_for:
         return _waited(service, who, call)
-    given, rest = _words(call)
-    if "version" in given:
+    options, rest = _words(call)
+    if "version" in options:
         return Answer(out=f"{VERSION}\n")
-    if "help" in given or "usage" in given:
+    if "help" in options or "usage" in options:
         return Answer(out="Usage: sbatch [OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]\n")
     path = rest[0] if rest else "-"
-    if "wrap" not in given and call.script is None:
+    if "wrap" not in options and call.script is None:
         return Answer(read=path)
     try:
         opened = read_call(call.script or "", call.words, call.environment, path.rpartition("/")[2] or "sbatch")
@@ -52,39 +52,39 @@ def sbatch(service: Service, who: Caller, call: Call) -> Answer:
     chosen = opened.clusters
     opened, places = _partition(service, who, _with_defaults(opened))
     document = _document(service, who, opened, call)
-    asked = Submission(
+    submission = Submission(
         jobspec=document,
         login=call.user or None,
         clusters=_clusters(service, who, chosen, places),
         key=call.key,
         credentials=call.credentials,
     )
-    if "test-only" in given:
-        return _tested(service, who, asked)
+    if "test-only" in options:
+        return _tested(service, who, submission)
     try:
-        placed, _ = batch.submit(service, who, asked)
+        placed, _ = batch.submit(service, who, submission)
     except RainbowError as fault:
         raise CommandError(_told(fault)) from fault
     number, there = placed["number"], f";{placed['cluster']}" if chosen else ""
-    text = f"{number}{there}" if "parsable" in given else f"Submitted batch job {number}"
-    text += f" on cluster {placed['cluster']}" if chosen and "parsable" not in given else ""
-    printed = "" if "quiet" in given and "parsable" not in given else f"{text}\n"
-    return Answer(out=printed, again=LOOK, waits_for=placed["id"]) if "wait" in given else Answer(out=printed)
+    text = f"{number}{there}" if "parsable" in options else f"Submitted batch job {number}"
+    text += f" on cluster {placed['cluster']}" if chosen and "parsable" not in options else ""
+    printed = "" if "quiet" in options and "parsable" not in options else f"{text}\n"
+    return Answer(out=printed, again=LOOK, waits_for=placed["id"]) if "wait" in options else Answer(out=printed)
 
 
 def _words(call: Call) -> tuple[Mapping[str, str], Sequence[str]]:
     try:
-        given, rest = words_of_call(call.words)
+        options, rest = words_of_call(call.words)
     except JobspecError as fault:
         raise _refused(fault) from fault
-    if unknown := [name for name in given if name not in OPTIONS]:
+    if unknown := [name for name in options if name not in OPTIONS]:
         raise CommandError(UNRECOGNIZED.format(f"--{unknown[0]}"), 255)
-    return given, rest
+    return options, rest
 
 
 def _refused(fault: RainbowError) -> CommandError:
-    if found := _NO_OPTION.match(fault.message):
-        return CommandError(UNRECOGNIZED.format(found[1]), 255)
+    if result := _NO_OPTION.match(fault.message):
+        return CommandError(UNRECOGNIZED.format(result[1]), 255)
     at = f" (line {fault.line} of the script)" if isinstance(fault, InputError) and fault.line else ""
     return CommandError(f"sbatch: error: {fault.message}{at}\n")
 
@@ -116,8 +116,8 @@ def _partition(service: Service, who: Caller, opened: GivenOptions) -> tuple[Giv
         records = [clusters.find(connection, name) for name in seen]
     sites = [one.name for one in records if one is not None and traits_of(one.policy).hands_over]
     if not sites:
-        told = f"sbatch: error: invalid partition specified: {opened.options['partition']}\n"
-        raise CommandError(told + FAILED.format("Invalid partition name specified"))
+        text = f"sbatch: error: invalid partition specified: {opened.options['partition']}\n"
+        raise CommandError(text + FAILED.format("Invalid partition name specified"))
     return opened, sites
 
 
@@ -132,10 +132,10 @@ def _clusters(service: Service, who: Caller, chosen: str, places: list[str]) -> 
             f"sbatch: error: '{unknown[0]}' can't be reached now, or it is an invalid entry for --cluster.  "
             "Use 'sacctmgr list clusters' to see available clusters.\n"
         )
-    left = [name for name in named if not places or name in places]
-    if not left:
+    remaining = [name for name in named if not places or name in places]
+    if not remaining:
         raise CommandError(FAILED.format("Invalid partition name specified"))
-    return left
+    return remaining
 
 
 def _document(service: Service, who: Caller, opened: GivenOptions, call: Call) -> dict[str, Any]:
@@ -167,14 +167,14 @@ def _whole(service: Service, who: Caller, text: str) -> str:
     return job
 
 
-def _tested(service: Service, who: Caller, asked: Submission) -> Answer:
+def _tested(service: Service, who: Caller, submission: Submission) -> Answer:
     try:
-        found = match_answer(service, who, asked)
+        results = match_answer(service, who, submission)
     except RainbowError as fault:
         raise CommandError(_told(fault)) from fault
-    places = ",".join(one["cluster"] for one in found["candidates"])
+    places = ",".join(one["cluster"] for one in results["candidates"])
     if not places:
-        raise CommandError(_reasons(found) + "allocation failure: Requested node configuration is not available\n")
+        raise CommandError(_reasons(results) + "allocation failure: Requested node configuration is not available\n")
     return Answer(out=f"sbatch: Job could run on {places}\n")
 
 
@@ -188,11 +188,11 @@ def _told(fault: RainbowError) -> str:
 
 
 def _reasons(facts: Mapping[str, Any]) -> str:
-    told = [f"{one['cluster']}: {one.get('text') or one.get('reason')}" for one in facts.get("refusals") or ()]
-    told += [f"{name}: {why}" for name, why in (facts.get("dropped") or {}).items()]
-    told += [f"{name}: {why}" for name, why in (facts.get("barred") or {}).items()]
-    more = [f"and {len(told) - MOST_TOLD} clusters more"] if len(told) > MOST_TOLD else []
-    return "".join(f"sbatch: error: {text}\n" for text in [*told[:MOST_TOLD], *more])
+    answers = [f"{one['cluster']}: {one.get('text') or one.get('reason')}" for one in facts.get("refusals") or ()]
+    answers += [f"{name}: {why}" for name, why in (facts.get("dropped") or {}).items()]
+    answers += [f"{name}: {why}" for name, why in (facts.get("barred") or {}).items()]
+    more = [f"and {len(answers) - MOST_TOLD} clusters more"] if len(answers) > MOST_TOLD else []
+    return "".join(f"sbatch: error: {text}\n" for text in [*answers[:MOST_TOLD], *more])
 
 
 def _waited(service: Service, who: Caller, call: Call) -> Answer:

@@ -56,9 +56,9 @@ def settle(connection: sa.Connection, changed: Sequence[Task], now: float) -> No
     runs: list[ChargedRun] = []
     after = {task.id: task for task in changed}
     for k in range(0, len(changed), NAMED):
-        wanted = [task.id for task in changed[k : k + NAMED]]
-        found = (_run(row, after[row.id], now) for row in connection.execute(_BEFORE, {"wanted": wanted}))
-        runs += [run for run in found if run is not None]
+        requirements = [task.id for task in changed[k : k + NAMED]]
+        results = (_run(row, after[row.id], now) for row in connection.execute(_BEFORE, {"wanted": requirements}))
+        runs += [run for run in results if run is not None]
     if runs:
         _note(connection, runs, now)
     ended = Counter(task.job for task in changed if task.state in ENDED)
@@ -155,17 +155,17 @@ def _give_back(connection: sa.Connection, runs: Iterable[ChargedRun], ended: Map
     by_job: dict[str, list[ChargedRun]] = {}
     for run in runs:
         by_job.setdefault(run.job, []).append(run)
-    wanted = sorted({*by_job, *ended})
-    for k in range(0, len(wanted), NAMED):
-        query = sa.select(holds).where(holds.c.job.in_(wanted[k : k + NAMED]))
+    requirements = sorted({*by_job, *ended})
+    for k in range(0, len(requirements), NAMED):
+        query = sa.select(holds).where(holds.c.job.in_(requirements[k : k + NAMED]))
         for row in connection.execute(query).all():
             budget = Budget(0.0, row.of)
             took = sum(budget.spent(run.used()) for run in by_job.get(row.job, ()))
             back = min(row.held, row.per_task * ended.get(row.job, 0))
-            left = row.held - back if row.held - back > row.per_task / 2 else 0.0
-            _change(connection, row.account, row.period, left - row.held, took)
+            remaining = row.held - back if row.held - back > row.per_task / 2 else 0.0
+            _change(connection, row.account, row.period, remaining - row.held, took)
             own = (holds.c.job == row.job, holds.c.account == row.account)
-            connection.execute(holds.update().where(*own).values(held=left, charged=row.charged + took))
+            connection.execute(holds.update().where(*own).values(held=remaining, charged=row.charged + took))
 
 
 def _change(connection: sa.Connection, account: str, period: str, more_held: float, more_charged: float) -> None:
@@ -198,10 +198,10 @@ def _usages(connection: sa.Connection) -> Iterable[sa.Row[Any]]:
 def running(connection: sa.Connection, now: float) -> list[ChargedRun]:
     """Return what holds space now for accounts, until now."""
     rows = connection.execute(_RUNNING)
-    found = ((row, now if row.started_at is None else row.started_at) for row in rows)
+    results = ((row, now if row.started_at is None else row.started_at) for row in rows)
     return [
         ChargedRun(row.account, row.requestor, row.cluster_id, held(row.placement), began, now, row.rate, row.job)
-        for row, began in found
+        for row, began in results
     ]
 
 
@@ -230,13 +230,13 @@ def totals(
         query = query.where(sa.or_(sa.false(), *(_of(users, clusters) for users, clusters in seen.items())))
     names = _names(connection) if "cluster" in by else {}
     places = [[*_BY, "day"].index(name) for name in by]
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    results: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in connection.execute(query.group_by(*key)).all():
         account, user, cluster, kind, *day, amount = row
         named = (account, user, names.get(cluster, cluster), *day)
-        own = found.setdefault(tuple([named[k] for k in places]), {})
+        own = results.setdefault(tuple([named[k] for k in places]), {})
         own[kind] = own.get(kind, 0.0) + float(amount)
-    return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(found.items())]
+    return [{**dict(zip(by, key, strict=True)), "used": own} for key, own in sorted(results.items())]
 
 
 def _names(connection: sa.Connection) -> dict[str, str]:

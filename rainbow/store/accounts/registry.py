@@ -27,23 +27,23 @@ def rules(connection: sa.Connection) -> UsageRules:
     return rules_of(connection.execute(_RULES).scalar() or {})
 
 
-def rules_of(given: Mapping[str, Any]) -> UsageRules:
+def rules_of(options: Mapping[str, Any]) -> UsageRules:
     """Read rules as they are stored."""
-    return UsageRules(**{key: given[key] for key in ("half_life", "weights") if key in given})
+    return UsageRules(**{key: options[key] for key in ("half_life", "weights") if key in options})
 
 
 def tree(connection: sa.Connection) -> Tree:
     """Return all accounts and members."""
     rows = connection.execute(sa.select(*(accounts.c[name] for name in _FIELDS)).where(accounts.c.name != ROOT))
-    found = [Account(**row._mapping) for row in rows]
+    results = [Account(**row._mapping) for row in rows]
     own = [Member(**row._mapping) for row in connection.execute(sa.select(members))]
-    return Tree.of(found, own)
+    return Tree.of(results, own)
 
 
-def put_rules(connection: sa.Connection, given: Mapping[str, Any]) -> None:
+def put_rules(connection: sa.Connection, options: Mapping[str, Any]) -> None:
     """Store how usage counts."""
     touch(connection)
-    connection.execute(accounts.update().where(accounts.c.name == ROOT).values(limits=dict(given)))
+    connection.execute(accounts.update().where(accounts.c.name == ROOT).values(limits=dict(options)))
 
 
 def put(connection: sa.Connection, account: Account) -> None:
@@ -84,10 +84,10 @@ def qos(connection: sa.Connection) -> dict[str, dict[str, Any]]:
     return {row.name: row.given for row in connection.execute(sa.select(qualities))}
 
 
-def put_qos(connection: sa.Connection, name: str, given: Mapping[str, Any]) -> None:
+def put_qos(connection: sa.Connection, name: str, options: Mapping[str, Any]) -> None:
     """Store a quality of service, new or changed."""
     remove_qos(connection, name)
-    connection.execute(qualities.insert().values(name=name, given=dict(given)))
+    connection.execute(qualities.insert().values(name=name, given=dict(options)))
 
 
 def remove_qos(connection: sa.Connection, name: str) -> None:

@@ -37,20 +37,20 @@ def element_number(number: int, elements: int, place: int) -> int:
     return number if place >= elements - 1 else number + 1 + place
 
 
-def element_place(number: int, elements: int, wanted: int) -> int | None:
+def element_place(number: int, elements: int, demand: int) -> int | None:
     """Return the place of the element that has a number; None where it names the whole.
 
     >>> [element_place(5, 4, wanted) for wanted in (5, 6, 8)]
     [None, 0, 2]
     """
-    return None if wanted == number or not elements else wanted - number - 1
+    return None if demand == number or not elements else demand - number - 1
 
 
 def first_number(connection: sa.Connection, first: int) -> int:
     """Return where numbers continue, as far as is known now; `first`: where they begin, or AUTO."""
-    given = connection.execute(_NEXT).scalar()
+    options = connection.execute(_NEXT).scalar()
     sites = first == AUTO and connection.execute(_SITES).scalar_one()
-    return max(given or 1, OF_SITES if sites else first)
+    return max(options or 1, OF_SITES if sites else first)
 
 
 def reserve(connection: sa.Connection, many: int, first: int) -> int:

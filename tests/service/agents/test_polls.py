@@ -69,7 +69,7 @@ class Asked:
         return scope, body
 
     async def _answered(self, scope: dict[str, Any], body: bytes) -> tuple[int, Any]:
-        told: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
         sent = [{"type": "http.request", "body": body}]
         gone = asyncio.get_running_loop().create_future()
         self.hang_up = lambda: gone.set_result({"type": "http.disconnect"})
@@ -78,13 +78,13 @@ class Asked:
             return sent.pop() if sent else await gone
 
         async def send(message: dict[str, Any]) -> None:
-            told.append(message)
+            answers.append(message)
 
         await self.front(scope, receive, send)
-        if not told:
+        if not answers:
             return 0, None
-        self.ids |= {value for key, value in told[0]["headers"] if key == b"x-request-id"}
-        return told[0]["status"], json.loads(told[1]["body"])
+        self.ids |= {value for key, value in answers[0]["headers"] if key == b"x-request-id"}
+        return answers[0]["status"], json.loads(answers[1]["body"])
 
 
 @pytest.fixture

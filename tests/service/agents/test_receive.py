@@ -35,10 +35,10 @@ def test_whole_jobs_are_offered_in_order_with_their_jobspecs(oak: Cluster) -> No
     spec = {**jobspec(), "tasks": jobspec()["tasks"] * 3}
     ids = [submit(oak, spec), submit(oak), submit(oak)]
     step(oak.api.service, "oak")
-    told = oak.say("receive", PULL, max=2)
-    assert [job["id"] for job in told["jobs"]] == ids[:2]
-    assert told["jobs"][0]["jobspec"] == spec
-    assert [task["job"] for task in told["tasks"]] == [ids[0]] * 3 + [ids[1]]
+    answer = oak.say("receive", PULL, max=2)
+    assert [job["id"] for job in answer["jobs"]] == ids[:2]
+    assert answer["jobs"][0]["jobspec"] == spec
+    assert [task["job"] for task in answer["tasks"]] == [ids[0]] * 3 + [ids[1]]
     assert "jobs" not in oak.say("receive", "an agent", max=2)
 
 
@@ -61,19 +61,19 @@ def test_who_pulls_speaks_for_no_worker(oak: Cluster) -> None:
 def test_whole_jobs_are_only_for_clusters_that_schedule_for_themselves(api: Api) -> None:
     elm = api.register("elm")
     body = {"agent": PULL, "max": 1}
-    told = api.problem(409, "conflict", "POST", "/v1/clusters/elm/receive", body, elm.secret)
-    assert "delegate" in told["detail"]
+    answer = api.problem(409, "conflict", "POST", "/v1/clusters/elm/receive", body, elm.secret)
+    assert "delegate" in answer["detail"]
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     with rainbow_at(tmp_path) as url:
         with Client(url, REGISTRATION) as client:
-            told = client.register_cluster("oak", grid(1, 1), policy={"name": "delegate"})
+            registration = client.register_cluster("oak", grid(1, 1), policy={"name": "delegate"})
         saved = tmp_path / "credentials.json"
-        one = {"token": told["token"], "secret": told["secret"]}
+        one = {"token": registration["token"], "secret": registration["secret"]}
         saved.write_text(json.dumps({"url": url, "clusters": {"oak": one}}))
-        yield Shell(tmp_path, url, told["token"], told["secret"], variables_of(url, saved))
+        yield Shell(tmp_path, url, registration["token"], registration["secret"], variables_of(url, saved))
 
 
 def test_receive_takes_a_job_and_report_ends_it(shell: Shell) -> None:
@@ -150,12 +150,16 @@ def test_a_cluster_that_only_pulls_runs_whole_jobs_by_a_script(tmp_path: Path) -
     (tmp_path / "run.py").write_text(RUN)
     with rainbow_at(tmp_path) as url:
         with Client(url, REGISTRATION) as registering:
-            told = registering.register_cluster("oak", grid(1, 2), policy={"name": "delegate"})
-        with Client(url, told["token"]) as user:
+            registration = registering.register_cluster("oak", grid(1, 2), policy={"name": "delegate"})
+        with Client(url, registration["token"]) as user:
             good = user.submit(jobspec(command=["echo", "; touch x", "naïve"]))["id"]
             bad = user.submit(jobspec(command=["sh", "-c", "exit 7"]))["id"]
             ours = {"PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[3])}
-            ours |= {"RAINBOW_URL": url, "RAINBOW_TOKEN": told["token"], "RAINBOW_SECRET": told["secret"]}
+            ours |= {
+                "RAINBOW_URL": url,
+                "RAINBOW_TOKEN": registration["token"],
+                "RAINBOW_SECRET": registration["secret"],
+            }
             subprocess.run(["sh", "-c", SCRIPT], cwd=tmp_path, env={**os.environ, **ours}, check=True, timeout=120)
             [one], [other] = (user.job(job)["tasks"] for job in (good, bad))
     assert (one["state"], one["exit_code"], one["output"]) == ("COMPLETED", 0, "; touch x naïve\n")

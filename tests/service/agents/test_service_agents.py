@@ -23,8 +23,8 @@ def shown(cluster: Cluster, job: str) -> Any:
 
 
 def states(cluster: Cluster, job: str) -> tuple[str, list[str]]:
-    told = shown(cluster, job)
-    return told["state"], [task["state"] for task in told["tasks"]]
+    answer = shown(cluster, job)
+    return answer["state"], [task["state"] for task in answer["tasks"]]
 
 
 def test_job_from_submit_to_its_end_goes_through_the_states(oak: Cluster) -> None:
@@ -51,8 +51,8 @@ def test_output_that_is_told_while_a_task_runs_is_shown_and_the_end_replaces_it(
     oak.say("heartbeat")
     [offer] = oak.take()
     run = {"task": offer["id"], "attempt": offer["attempt"]}
-    told = [{**run, "event": "started"}, {**run, "event": "output", "output": "so far\n"}]
-    oak.say("events", events=told)
+    answers = [{**run, "event": "started"}, {**run, "event": "output", "output": "so far\n"}]
+    oak.say("events", events=answers)
     assert (states(oak, job)[1], shown(oak, job)["tasks"][0]["output"]) == (["RUNNING"], "so far\n")
     oak.end(offer, output="so far\nall\n")
     assert shown(oak, job)["tasks"][0]["output"] == "so far\nall\n"
@@ -70,10 +70,10 @@ def test_task_that_was_canceled_at_its_site_is_over(oak: Cluster) -> None:
 def test_job_before_any_agent_was_seen_waits_and_says_so(oak: Cluster) -> None:
     job = submit(oak)
     step(oak.api.service, "oak")
-    told = oak.api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
-    assert told["state"] == "WAITING"
-    assert told["wait"]["reason"]
-    assert told["wait"]["text"]
+    answer = oak.api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
+    assert answer["state"] == "WAITING"
+    assert answer["wait"]["reason"]
+    assert answer["wait"]["text"]
     workers = oak.api.good("GET", "/v1/clusters/oak/workers", None, oak.secret)["workers"]
     assert [worker["state"] for worker in workers] == ["NEW", "NEW"]
 
@@ -90,10 +90,10 @@ def test_accept_by_two_agents_gives_the_task_to_the_first(oak: Cluster) -> None:
     oak.say("heartbeat")
     step(oak.api.service, "oak")
     [offer] = oak.say("receive", "a", max=5)["tasks"]
-    wanted = [{"id": offer["id"], "attempt": offer["attempt"]}]
-    assert oak.say("accept", "a", tasks=wanted)["accepted"] == [offer["id"]]
-    assert oak.say("accept", "a", tasks=wanted)["accepted"] == [offer["id"]]
-    refused = oak.say("accept", "b", tasks=wanted)
+    requirements = [{"id": offer["id"], "attempt": offer["attempt"]}]
+    assert oak.say("accept", "a", tasks=requirements)["accepted"] == [offer["id"]]
+    assert oak.say("accept", "a", tasks=requirements)["accepted"] == [offer["id"]]
+    refused = oak.say("accept", "b", tasks=requirements)
     assert refused["accepted"] == []
     assert refused["refused"][0]["id"] == offer["id"]
 
@@ -290,8 +290,8 @@ def test_heartbeat_that_was_overtaken_loses_no_worker(oak: Cluster) -> None:
 @pytest.mark.parametrize("seq", [-1, 2**53, "1", True, 1.5, None, [], {}])
 def test_number_of_a_message_that_is_none_is_refused(oak: Cluster, seq: Any) -> None:
     body = {"agent": "a", "seq": seq}
-    told = oak.api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/heartbeat", body, oak.secret)
-    assert told["pointer"] == "/seq"
+    answer = oak.api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/heartbeat", body, oak.secret)
+    assert answer["pointer"] == "/seq"
 
 
 def test_accept_of_what_the_same_agent_runs_is_accepted_again_and_start_and_end_told_again_are_recorded(
@@ -300,12 +300,12 @@ def test_accept_of_what_the_same_agent_runs_is_accepted_again_and_start_and_end_
     submit(oak)
     oak.say("heartbeat")
     [offer] = oak.take()
-    wanted = [{"id": offer["id"], "attempt": 1}]
+    requirements = [{"id": offer["id"], "attempt": 1}]
     begun = {"task": offer["id"], "attempt": 1, "event": "started"}
     oak.say("events", events=[begun])
-    assert oak.say("accept", tasks=wanted)["accepted"] == [offer["id"]]
-    assert oak.say("accept", "b", tasks=wanted)["accepted"] == []
+    assert oak.say("accept", tasks=requirements)["accepted"] == [offer["id"]]
+    assert oak.say("accept", "b", tasks=requirements)["accepted"] == []
     oak.end(offer)
     again = oak.say("events", events=[begun, {**begun, "event": "ended", "result": "exited", "exit_code": 0}])
     assert again == {"recorded": [offer["id"], offer["id"]], "stale": []}
-    assert oak.say("accept", tasks=wanted)["accepted"] == []
+    assert oak.say("accept", tasks=requirements)["accepted"] == []

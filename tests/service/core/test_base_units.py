@@ -93,10 +93,14 @@ def test_a_policy_books_500_mb_26_times(api, policy, settings):
 
 
 def test_settings_count_as_the_graph_does():
-    told = {"quantum": {"type": "memory", "amount": 2}, "reserve_overage": 1, "users": {"ann": {"max_allotment": 8}}}
-    found = compile_settings(check_settings(told)).counted_in(10**9)
-    assert (found.quantum, found.reserve_overage, found.allotment_of("ann")) == (2 * 10**9, 10**9, 8 * 10**9)
-    given = rainbow.scheduling.Priority().check(
+    answer = {
+        "quantum": {"type": "memory", "amount": 2},
+        "reserve_overage": 1,
+        "users": {"ann": {"max_allotment": 8}},
+    }
+    settings = compile_settings(check_settings(answer)).counted_in(10**9)
+    assert (settings.quantum, settings.reserve_overage, settings.allotment_of("ann")) == (2 * 10**9, 10**9, 8 * 10**9)
+    options = rainbow.scheduling.Priority().check(
         {
             "consumables": {"memory": {"default": 2}},
             "queues": {"all": {"resources": {"memory": 4}}},
@@ -104,11 +108,11 @@ def test_settings_count_as_the_graph_does():
             "quotas": [{"name": "q", "limits": [{"to": {"memory": 3, "core": 3}}]}],
         }
     )
-    found = units.in_base_units(given, {"memory": 1000})
-    assert found["consumables"]["memory"]["default"] == 2000
-    assert found["queues"]["all"]["resources"] == {"memory": 4000}
-    assert found["urgency"] == {"memory": 0.005}
-    assert found["quotas"][0]["limits"][0]["to"] == {"memory": 3000, "core": 3}
+    settings = units.in_base_units(options, {"memory": 1000})
+    assert settings["consumables"]["memory"]["default"] == 2000
+    assert settings["queues"]["all"]["resources"] == {"memory": 4000}
+    assert settings["urgency"] == {"memory": 0.005}
+    assert settings["quotas"][0]["limits"][0]["to"] == {"memory": 3000, "core": 3}
 
 
 def test_an_agent_asks_for_the_bytes_that_were_offered():

@@ -28,8 +28,8 @@ def test_24_tasks_of_one_core_start_together_on_24_cores(api):
 
 def test_24_sleeps_of_one_core_run_at_the_same_time(tmp_path):
     with rainbow_at(tmp_path) as url:
-        told = Client(url, REGISTRATION).register_cluster("oak", grid(3, 8))
-        with agent_of(url, "oak", told["secret"]), Client(url, told["token"]) as client:
+        registration = Client(url, REGISTRATION).register_cluster("oak", grid(3, 8))
+        with agent_of(url, "oak", registration["secret"]), Client(url, registration["token"]) as client:
             sleeps = {**bag(24), "tasks": [{"command": ["sleep", "3"], "slot": "w", "count": {"per_slot": 1}}]}
             job = client.wait(client.submit(sleeps)["id"], timeout=60)
     assert {task["state"] for task in job["tasks"]} == {"COMPLETED"}
@@ -94,7 +94,7 @@ def test_settings_that_are_replaced_keep_the_unit_and_null_brings_the_default_ba
 def test_a_unit_that_no_worker_has_is_refused(api):
     oak = ready(api, 2, 4)
     for verb, body in (("PATCH", {"settings": {"unit": "cores"}}), ("PUT", {"settings": {"unit": "cores"}})):
-        told = oak.api.problem(422, "policy-invalid", verb, PATH, body, oak.secret)
-        assert told["detail"].startswith("no worker has 'cores'; unit is worker, core")
-        assert told["pointer"] == "/settings/unit"
+        answer = oak.api.problem(422, "policy-invalid", verb, PATH, body, oak.secret)
+        assert answer["detail"].startswith("no worker has 'cores'; unit is worker, core")
+        assert answer["pointer"] == "/settings/unit"
     assert unit(oak) == "core"

@@ -59,13 +59,13 @@ def counted(frozen):
         census.waiting,
         view.consumables,
     ]
-    kept = [
+    stored = [
         mirror.blocked,
         mirror.waiting,
         mirror.workers,
         mirror.doomed,
     ]
-    return [named, list(view.runs), list(view.workers), census.everyone(), ranked, amounts, numbers, kept]
+    return [named, list(view.runs), list(view.workers), census.everyone(), ranked, amounts, numbers, stored]
 
 
 class Host(RuleBasedStateMachine):
@@ -110,10 +110,10 @@ class Host(RuleBasedStateMachine):
             if all(task.state in ENDED for task in self.all()):
                 break
         placement_submit.new_id = self.new_id
-        left = [task for task in self.all() if task.state not in ENDED]
+        remaining = [task for task in self.all() if task.state not in ENDED]
         self.service.close()
         self.folder.cleanup()
-        assert left == []
+        assert remaining == []
 
     def all(self):
         """Return every task there is."""
@@ -176,8 +176,8 @@ class Host(RuleBasedStateMachine):
     @rule()
     def accept(self):
         offers = self.oak.say("receive", max=10)["tasks"]
-        wanted = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
-        accepted = set(self.oak.say("accept", tasks=wanted)["accepted"])
+        requirements = [{"id": offer["id"], "attempt": offer["attempt"]} for offer in offers]
+        accepted = set(self.oak.say("accept", tasks=requirements)["accepted"])
         for offer in offers:
             if offer["id"] in accepted:
                 assert offer["id"] not in self.completed | self.elms
@@ -187,10 +187,10 @@ class Host(RuleBasedStateMachine):
     def check_its_time(self, job):
         """What a job waits for has come before it starts; `after` may have ended since."""
         scheme, other = self.after.get(job, ("", ""))
-        wanted = {"afterok": {"COMPLETED"}, "afternotok": {"FAILED", "CANCELED"}}
-        wanted["afterany"] = {"COMPLETED", "FAILED", "CANCELED"}
-        if scheme in wanted:
-            assert self.api.good("GET", f"/v1/jobs/{other}", None, ADMIN)["state"] in wanted[scheme]
+        requirements = {"afterok": {"COMPLETED"}, "afternotok": {"FAILED", "CANCELED"}}
+        requirements["afterany"] = {"COMPLETED", "FAILED", "CANCELED"}
+        if scheme in requirements:
+            assert self.api.good("GET", f"/v1/jobs/{other}", None, ADMIN)["state"] in requirements[scheme]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), how=st.sampled_from([("exited", 0), ("exited", 0), ("exited", 1), ("failed", None)]))
@@ -251,11 +251,11 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def all_tasks_are_somewhere(self):
-        found = self.all()
-        assert len(found) == sum(self.jobs.values())
-        assert not {task.id for task in found if task.id in self.held and task.id in self.elms}
-        assert all((task.state in BOOKED) == bool(task.placement) for task in found if task.state not in ENDED)
-        assert all(task.retries_left >= 0 for task in found)
+        result = self.all()
+        assert len(result) == sum(self.jobs.values())
+        assert not {task.id for task in result if task.id in self.held and task.id in self.elms}
+        assert all((task.state in BOOKED) == bool(task.placement) for task in result if task.state not in ENDED)
+        assert all(task.retries_left >= 0 for task in result)
 
     @invariant()
     def what_completed_stays_so(self):
@@ -265,11 +265,11 @@ class Host(RuleBasedStateMachine):
     def the_mirror_says_what_the_store_says(self):
         """What was followed change by change is what one reads who begins anew."""
         entry = self.service.catalogue["oak"]
-        kept = snapshot(self.service, "oak")
+        stored = snapshot(self.service, "oak")
         mirrors = self.service.state(Mirrors)
         known = mirrors.pop(entry.id)
         fresh = snapshot(self.service, "oak")
-        for was, now in zip(counted(kept), counted(fresh), strict=True):
+        for was, now in zip(counted(stored), counted(fresh), strict=True):
             assert was == now
         mirrors[entry.id] = known
 

@@ -27,11 +27,11 @@ def files_of(row):
 
 def amounts(resources, times=1):
     """Amounts wanted by type; nested counts multiply."""
-    found = Counter()
+    results = Counter()
     for resource in resources:
-        found[resource.type] += times * resource.count.min
-        found += amounts(resource.children, times * resource.count.min)
-    return found
+        results[resource.type] += times * resource.count.min
+        results += amounts(resource.children, times * resource.count.min)
+    return results
 
 
 def read_as_cluster(path, row):
@@ -64,8 +64,8 @@ def read_as_jobspec(path, row):
 def read_as_dependencies(path, row):
     listed = yaml.load(path.read_text(), yaml.CSafeLoader)
     document = {"resources": {"here": {"type": "core"}}, "attributes": {"system": {"dependencies": listed}}}
-    found = rainbow.parse_jobspec(document).dependencies
-    assert [[each.scheme, each.value, each.type, each.scope] for each in found] == row["read"]
+    result = rainbow.parse_jobspec(document).dependencies
+    assert [[each.scheme, each.value, each.type, each.scope] for each in result] == row["read"]
 
 
 def read_as_none(path, row):
@@ -88,6 +88,6 @@ def test_every_expectation_is_met_by_its_number_of_files(row):
 
 def test_every_file_has_one_expectation():
     expected = Counter(path for row in ROWS for path in files_of(row))
-    found = {path for path in INPUTS.rglob("*") if path.is_file()}
-    assert sorted(found - set(expected)) == []
+    results = {path for path in INPUTS.rglob("*") if path.is_file()}
+    assert sorted(results - set(expected)) == []
     assert [path for path, times in expected.items() if times > 1] == []

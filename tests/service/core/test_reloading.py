@@ -179,9 +179,9 @@ def test_reload_is_told_by_an_event_that_only_the_administrator_sees(
     api.good("POST", "/v1/config:reload", {}, ADMIN)
     file.write(UP)
     assert told.look()
-    found = [line for line in events(api, ADMIN).splitlines() if '"changed"' in line]
-    assert ['"by": "admin"' in line for line in found] == [False, True, False]
-    assert '"by": "a change of the file", "changed": ["selector_options"], "needs_restart": []' in found[-1]
+    results = [line for line in events(api, ADMIN).splitlines() if '"changed"' in line]
+    assert ['"by": "admin"' in line for line in results] == [False, True, False]
+    assert '"by": "a change of the file", "changed": ["selector_options"], "needs_restart": []' in results[-1]
     assert "config-reloaded" not in events(api, *tokens)
 
 
@@ -274,11 +274,11 @@ def test_every_field_of_the_settings_is_reloaded_or_listed_as_one_that_needs_a_r
         watch.reload("admin")
         before = getattr(service.settings, name)
         file.write(text)
-        told = watch.reload("admin")
-        assert name in told["changed"] + told["needs_restart"], name
-        now, wanted = getattr(service.settings, name), getattr(read_config(file.path), name)
-        assert (now == wanted) is (name in told["changed"]), name
-        assert (now == before) is (name in told["needs_restart"]), name
+        answer = watch.reload("admin")
+        assert name in answer["changed"] + answer["needs_restart"], name
+        now, requirement = getattr(service.settings, name), getattr(read_config(file.path), name)
+        assert (now == requirement) is (name in answer["changed"]), name
+        assert (now == before) is (name in answer["needs_restart"]), name
 
 
 def test_reloaded_admission_is_what_new_clusters_begin_with(api: Api, watch: ConfigWatch, file: File) -> None:

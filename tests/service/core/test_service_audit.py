@@ -16,8 +16,8 @@ AUDIT = "/v1/audit"
 
 def audit(api: Api, token: str = ADMIN, **chosen: Any) -> list[dict[str, Any]]:
     query = "&".join(f"{key}={value}" for key, value in chosen.items())
-    found: list[dict[str, Any]] = api.good("GET", f"{AUDIT}?{query}", None, token)["audit"]
-    return found
+    results: list[dict[str, Any]] = api.good("GET", f"{AUDIT}?{query}", None, token)["audit"]
+    return results
 
 
 def test_twelve_kinds_of_change_give_twelve_lines(api: Api) -> None:

@@ -45,8 +45,8 @@ def test_a_server_whose_day_is_not_that_of_the_database_forgets_nothing(
         capsys.readouterr()
         assert [forget_old(service) for _ in range(3)] == [0, 0, 0]
         assert is_there(service, job)
-        told = capsys.readouterr()
-        assert (told.out + told.err).count("nothing-forgotten") == 1
+        answer = capsys.readouterr()
+        assert (answer.out + answer.err).count("nothing-forgotten") == 1
     service = started(database, monkeypatch, 0.0)
     assert forget_old(service) >= 1
     assert not is_there(service, job)

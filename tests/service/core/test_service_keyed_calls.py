@@ -36,10 +36,10 @@ def calls(api: Api, oak: Cluster, clock: Clock) -> dict[str, tuple[str, Any, str
 
 @pytest.fixture
 def oak(api: Api) -> Cluster:
-    found = api.register("oak")
-    found.say("heartbeat")
-    api.good("PUT", "/v1/clusters/oak/scheduler", PRIORITY, found.secret)
-    return found
+    result = api.register("oak")
+    result.say("heartbeat")
+    api.good("PUT", "/v1/clusters/oak/scheduler", PRIORITY, result.secret)
+    return result
 
 
 def count(api: Api) -> tuple[int, int, int]:
@@ -70,13 +70,13 @@ def test_secrets_open_what_they_are_for_and_are_not_stored(api: Api, oak: Cluste
     path, body, credential = calls(api, oak, clock)["register"]
     key = secrets.token_urlsafe(16)
     for _ in range(2):
-        told = api.good("POST", path, body, credential, Idempotency_Key=key)
-    assert api.good("GET", "/v1/clusters/elm", None, told["token"])["name"] == "elm"
-    api.good("PUT", "/v1/clusters/elm/state", {"load": 1}, told["secret"])
-    assert (told["token"][:4], told["secret"][:4]) == ("rbt_", "rbs_")
+        answer = api.good("POST", path, body, credential, Idempotency_Key=key)
+    assert api.good("GET", "/v1/clusters/elm", None, answer["token"])["name"] == "elm"
+    api.good("PUT", "/v1/clusters/elm/state", {"load": 1}, answer["secret"])
+    assert (answer["token"][:4], answer["secret"][:4]) == ("rbt_", "rbs_")
     with api.service.store.read() as connection:
         rows = str(connection.exec_driver_sql("SELECT * FROM answers").all())
-    assert not any(hidden in rows for hidden in (key, told["token"], told["secret"]))
+    assert not any(hidden in rows for hidden in (key, answer["token"], answer["secret"]))
 
 
 def test_another_body_under_the_same_key_is_409(api: Api, oak: Cluster) -> None:

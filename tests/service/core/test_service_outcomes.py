@@ -45,8 +45,8 @@ def break_statements(service: Service, word: str) -> None:
 
 def test_trouble_before_anything_is_stored_is_none(api: Api, oak: Cluster) -> None:
     break_statements(api.service, "pg_advisory" if api.service.store.many_processes else "BEGIN IMMEDIATE")
-    told = api.problem(503, "unavailable", "POST", "/v1/jobs", jobspec(), oak.token)
-    assert told["outcome"] == "none"
+    answer = api.problem(503, "unavailable", "POST", "/v1/jobs", jobspec(), oak.token)
+    assert answer["outcome"] == "none"
     assert listed(api) == set()
 
 
@@ -54,14 +54,14 @@ def test_trouble_after_something_was_stored_is_unknown(api: Api, oak: Cluster) -
     """The job is canceled; it cannot be shown."""
     job = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
     break_statements(api.service, "count(")
-    told = api.problem(503, "unavailable", "DELETE", f"/v1/jobs/{job}", None, oak.token)
-    assert told["outcome"] == "unknown"
+    answer = api.problem(503, "unavailable", "DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert answer["outcome"] == "unknown"
 
 
 def test_fault_of_rainbow_is_unknown(api: Api, oak: Cluster) -> None:
     break_jobs_called(api.service, "here")
-    told = api.problem(500, "error", "POST", "/v1/jobs", {"jobspec": jobspec(), "name": "here"}, oak.token)
-    assert told["outcome"] == "unknown"
+    answer = api.problem(500, "error", "POST", "/v1/jobs", {"jobspec": jobspec(), "name": "here"}, oak.token)
+    assert answer["outcome"] == "unknown"
 
 
 def test_refusals_have_no_outcome(api: Api, oak: Cluster) -> None:
@@ -138,8 +138,8 @@ def test_cancel_of_a_job_that_ended_otherwise_is_409(api: Api, oak: Cluster) -> 
     [offer] = oak.take()
     oak.say("events", events=[{"task": offer["id"], "attempt": offer["attempt"], "event": "started"}])
     oak.end(offer)
-    told = api.problem(409, "conflict", "DELETE", f"/v1/jobs/{job}", None, oak.token)
-    assert "COMPLETED" in told["detail"]
+    answer = api.problem(409, "conflict", "DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert "COMPLETED" in answer["detail"]
 
 
 def test_suspend_resume_and_revoke_said_twice_are_the_same(api: Api, oak: Cluster) -> None:

@@ -35,8 +35,8 @@ def test_a_store_that_takes_no_write_is_not_ready_until_it_does(
             assert "disk of the database is full" in str(ready(api)[1])
         clock.now += 2
         assert ready(api)[0] == 200
-    told = [(line["event"], line["log_level"]) for line in lines if "ready" in line["event"]]
-    assert told == [("not-ready", "warning"), ("ready-again", "warning")]
+    answers = [(line["event"], line["log_level"]) for line in lines if "ready" in line["event"]]
+    assert answers == [("not-ready", "warning"), ("ready-again", "warning")]
 
 
 def test_however_many_ask_one_row_a_second_is_written(

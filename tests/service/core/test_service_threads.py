@@ -51,8 +51,8 @@ def test_scheduler_that_ends_by_an_exception_is_started_again(
     loop = Loop(api.service, FailingOnce())
     loop.start()
     until(lambda: readiness(api) == 503)
-    told = api.problem(503, "unavailable", "GET", "/readyz")
-    assert ("scheduler" in told["detail"], told["outcome"]) == (True, "none")
+    answer = api.problem(503, "unavailable", "GET", "/readyz")
+    assert ("scheduler" in answer["detail"], answer["outcome"]) == (True, "none")
     until(lambda: readiness(api) == 200)
     assert failures(api, "scheduler") == before + 1
     api.good("POST", "/v1/jobs", jobspec(), oak.token)

@@ -83,8 +83,8 @@ def states(place: Place) -> Counter[str]:
 def ends_of(place: Place) -> Counter[str]:
     """Count for each job how often it was said to be canceled."""
     with Client(place.url, ADMIN, timeout=60) as client:
-        told = [event["data"] for event in client.stream(0, follow=False) if event["event"] == "job"]
-    return Counter(one["job"] for one in told if one["state"] == "CANCELED")
+        answers = [event["data"] for event in client.stream(0, follow=False) if event["event"] == "job"]
+    return Counter(one["job"] for one in answers if one["state"] == "CANCELED")
 
 
 @pytest.mark.soak

@@ -52,25 +52,25 @@ def test_a_job_of_very_many_tasks_is_shown_by_pages_with_counts_by_state(oak):
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "after=-1", "after=x", "after=9999999999"])
 def test_a_page_that_is_none_is_refused(oak, query):
     job = submit(oak, count=1)
-    told = oak.api.problem(400, "request-invalid", "GET", f"/v1/jobs/{job}?{query}", None, oak.token)
-    assert told["pointer"] == f"/{query.partition('=')[0]}"
+    answer = oak.api.problem(400, "request-invalid", "GET", f"/v1/jobs/{job}?{query}", None, oak.token)
+    assert answer["pointer"] == f"/{query.partition('=')[0]}"
 
 
 def canceled(api, job):
     """How often each task was told to be canceled, and how many were told to stop."""
     with api.service.store.read() as connection:
-        found = lifecycle.events.after(connection, 0, None, 100_000)
-    told = [one.facts for one in found if one.kind == "task" and one.facts["job"] == job]
-    ended = [one["task"] for one in told if one["state"] == "CANCELED"]
-    return len(ended), len(set(ended)), sum(one["state"] == "STOPPING" for one in told)
+        result = lifecycle.events.after(connection, 0, None, 100_000)
+    answers = [one.facts for one in result if one.kind == "task" and one.facts["job"] == job]
+    ended = [one["task"] for one in answers if one["state"] == "CANCELED"]
+    return len(ended), len(set(ended)), sum(one["state"] == "STOPPING" for one in answers)
 
 
 def test_a_cancel_is_done_when_it_answers_and_takes_a_piece_in_each_transaction(oak, monkeypatch):
     job, pieces, whole = submit(oak), [], lifecycle._end_some
-    monkeypatch.setattr(lifecycle, "_end_some", lambda *given: pieces.append(given) or whole(*given))
+    monkeypatch.setattr(lifecycle, "_end_some", lambda *options: pieces.append(options) or whole(*options))
     monkeypatch.setattr(verbs, "CANCEL_SECONDS", 60.0)  # however slow the machine
-    told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
-    assert (told["state"], told["counts"], told["wait"]) == ("CANCELED", {"CANCELED": TASKS}, None)
+    answer = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert (answer["state"], answer["counts"], answer["wait"]) == ("CANCELED", {"CANCELED": TASKS}, None)
     assert len(pieces) == 6
     assert canceled(oak.api, job) == (TASKS, TASKS, 0)
 
@@ -80,9 +80,9 @@ def test_a_cancel_that_is_cut_off_starts_nothing_more_and_is_finished_after_a_re
     running = oak.take()
     with monkeypatch.context() as patched:
         patched.setattr(verbs, "CANCEL_SECONDS", 0.0)  # as if the server were killed after the first transaction
-        told = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
-    assert (told["state"], told["wait"]["reason"]) == ("WAITING", "canceled")
-    assert told["counts"] == {"STOPPING": 8, "CANCELED": 500, "WAITING": TASKS - 508}
+        answer = oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
+    assert (answer["state"], answer["wait"]["reason"]) == ("WAITING", "canceled")
+    assert answer["counts"] == {"STOPPING": 8, "CANCELED": 500, "WAITING": TASKS - 508}
     with oak.api.service.store.write() as connection:  # a step that was planned before the cancel has the last word
         jobs.change(connection, job, wait={"reason": "share-used", "text": "", "facts": {}, "since": 0})
     again = Api(open_service_at(database, oak.api.service.clock))
@@ -154,7 +154,7 @@ def test_a_large_job_is_stored_in_pieces_that_become_visible_together(oak, piece
 
     piece += [look] * 5
     job = submit(oak)
-    assert [told for told, _ in between] == [before] * 5
+    assert [answer for answer, _ in between] == [before] * 5
     assert [stored for _, stored in between] == [(1, 500 * k) for k in range(5)]
     assert shown(oak, job)["counts"] == {"WAITING": TASKS}
     assert rows(oak.api.service) == (0, TASKS)
@@ -187,8 +187,8 @@ def test_a_large_job_that_is_refused_or_sent_twice_leaves_nothing(oak, piece):
     limit = {"limits": {"max_waiting_tasks": TASKS + 100}}
     oak.api.good("PATCH", "/v1/clusters/oak/scheduler", limit, oak.secret)
     piece += [lambda: None, lambda: submit_small(oak)]  # by now it fits, in the end it does not
-    told = oak.api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": many()}, oak.token)
-    assert (told["limit"], rows(oak.api.service)) == ("max_waiting_tasks", (0, 101))
+    answer = oak.api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": many()}, oak.token)
+    assert (answer["limit"], rows(oak.api.service)) == ("max_waiting_tasks", (0, 101))
     oak.api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_waiting_tasks": -1}}, oak.secret)
     sent = {"jobspec": many()}, oak.token
     first = oak.api.good("POST", "/v1/jobs", *sent, **{"Idempotency-Key": "k"})

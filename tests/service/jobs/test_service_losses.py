@@ -46,12 +46,12 @@ def test_a_task_that_keeps_getting_lost_waits_longer_and_has_failed_after_max_lo
         begun.append(clock.now)
     gaps = [int(later - before) for before, later in itertools.pairwise(begun)]
     assert gaps == [1, 2, 4, 8], "the back-off doubles from a second"
-    found = task_of(oak, job)
-    assert (found["state"], found["attempt"], found["cause"]) == ("FAILED", 5, "lost")
-    assert found["detail"].startswith(
+    result = task_of(oak, job)
+    assert (result["state"], result["attempt"], result["cause"]) == ("FAILED", 5, "lost")
+    assert result["detail"].startswith(
         "lost 5 times, the limit is 5: attempt 1: what watched it was killed; attempt 2"
     )
-    assert [one["attempt"] for one in found["losses"]] == [1, 2, 3, 4, 5]
+    assert [one["attempt"] for one in result["losses"]] == [1, 2, 3, 4, 5]
     assert oak.take() == []
 
 
@@ -170,8 +170,8 @@ def test_a_job_that_completed_after_a_loss_says_so(oak: Cluster, clock: Clock) -
     step(oak.api.service, "oak")
     [offer] = oak.take()
     oak.end(offer)
-    told = oak.api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
-    assert told["answer"] == (
+    answer = oak.api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)
+    assert answer["answer"] == (
         "COMPLETED on oak; t lost 1 attempt before, the last because what watched it was killed"
     )
 
@@ -187,8 +187,8 @@ def test_a_task_stopped_because_its_worker_is_lost_counts_as_lost(oak: Cluster, 
     step(oak.api.service, "oak")
     assert (workers(oak)[lost], task_of(oak, offer["job"])["state"]) == ("LOST", "STOPPING")
     oak.end(offer, result="stopped", exit_code=None)
-    found = task_of(oak, offer["job"])
-    assert (found["state"], [one["why"] for one in found["losses"]]) == (
+    result = task_of(oak, offer["job"])
+    assert (result["state"], [one["why"] for one in result["losses"]]) == (
         "WAITING",
         [f"lost contact with worker {lost}"],
     )

@@ -61,9 +61,12 @@ def test_several_by_name_are_done_and_what_one_refuses_is_said_of_it(oak: Cluste
     oak.say("events", events=[{"task": task["id"], "attempt": 1, "event": "started"}])
     waits, again = submit(oak, name="waits"), submit(oak, name="again")
     many(oak, "cancel", jobs=[again])
-    told = many(oak, "cancel", jobs=["last", waits, ended, runs, "none-such", waits])
-    assert told["done"] == 3  # `last` is `again`, which is canceled already
-    assert [(row["job"], row["code"]) for row in told["refused"]] == [("none-such", "not-found"), (ended, "conflict")]
+    answer = many(oak, "cancel", jobs=["last", waits, ended, runs, "none-such", waits])
+    assert answer["done"] == 3  # `last` is `again`, which is canceled already
+    assert [(row["job"], row["code"]) for row in answer["refused"]] == [
+        ("none-such", "not-found"),
+        (ended, "conflict"),
+    ]
     assert (states(oak, ended, waits, again), tasks(oak, runs)) == (
         ["COMPLETED", "CANCELED", "CANCELED"],
         ["STOPPING"],
@@ -73,10 +76,10 @@ def test_several_by_name_are_done_and_what_one_refuses_is_said_of_it(oak: Cluste
 def test_a_token_for_one_requestor_changes_no_job_of_another(oak: Cluster) -> None:
     token = oak.api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["bob"]}, oak.secret)["token"]
     anns, bobs = submit(oak, "ann"), submit(oak, "bob")
-    told = oak.api.good("POST", "/v1/jobs:cancel", {"jobs": [anns, bobs]}, token)
-    assert (told["done"], [row["code"] for row in told["refused"]]) == (1, ["forbidden"])
-    told = oak.api.good("POST", "/v1/jobs:hold", {"where": {"user": "ann"}}, token)
-    assert (told["done"], [row["job"] for row in told["refused"]]) == (0, [anns])
+    answer = oak.api.good("POST", "/v1/jobs:cancel", {"jobs": [anns, bobs]}, token)
+    assert (answer["done"], [row["code"] for row in answer["refused"]]) == (1, ["forbidden"])
+    answer = oak.api.good("POST", "/v1/jobs:hold", {"where": {"user": "ann"}}, token)
+    assert (answer["done"], [row["job"] for row in answer["refused"]]) == (0, [anns])
     assert states(oak, anns, bobs) == ["WAITING", "CANCELED"]
 
 
@@ -119,16 +122,16 @@ def test_one_element_is_canceled_and_the_array_goes_on(oak: Cluster) -> None:
     [third] = oak.take()
     oak.end(third)
     assert tasks(oak, job) == ["CANCELED", "COMPLETED", "COMPLETED", "CANCELED"]
-    told = many(oak, "cancel", jobs=[f"{job}_2", f"{job}_1", f"{job}_9"])
-    assert (told["done"], [row["job"] for row in told["refused"]]) == (1, [f"{job}_9", job])
+    answer = many(oak, "cancel", jobs=[f"{job}_2", f"{job}_1", f"{job}_9"])
+    assert (answer["done"], [row["job"] for row in answer["refused"]]) == (1, [f"{job}_9", job])
 
 
 def test_requeued_job_runs_again_and_one_that_must_not_is_refused(oak: Cluster) -> None:
     oak.say("heartbeat", workers=["n0", "n1"])
     job, once = submit(oak), submit(oak, spec=jobspec(requeue=False))
     offers = {offer["job"]: offer for offer in oak.take()}
-    told = many(oak, "requeue", jobs=[job, once])
-    assert (told["done"], [row["job"] for row in told["refused"]]) == (1, [once])
+    answer = many(oak, "requeue", jobs=[job, once])
+    assert (answer["done"], [row["job"] for row in answer["refused"]]) == (1, [once])
     assert tasks(oak, job) == ["STOPPING"]
     oak.end(offers[job], result="stopped", exit_code=143)
     [again] = oak.take()
@@ -155,6 +158,6 @@ def test_lists_are_filtered_at_the_server(oak: Cluster, query: str, expected: li
     submit(oak, name="sweep-2")
     submit(oak, "bob", "train")
     number = oak.api.good("GET", f"/v1/jobs/{first}", None, oak.token)["number"]
-    told = oak.api.good("GET", f"/v1/jobs?tasks=true&{query.replace('NUMBER', str(number))}", None, oak.token)
-    assert [job["name"] for job in told["jobs"]] == expected
-    assert all(len(job["tasks"]) == 1 for job in told["jobs"])
+    answer = oak.api.good("GET", f"/v1/jobs?tasks=true&{query.replace('NUMBER', str(number))}", None, oak.token)
+    assert [job["name"] for job in answer["jobs"]] == expected
+    assert all(len(job["tasks"]) == 1 for job in answer["jobs"])

@@ -114,9 +114,9 @@ def test_two_processes_never_give_a_number_twice(service, tmp_path):
 
     other = Service(open_store(str(service.store.engine.url)), Settings(), clock=service.clock)
     with ThreadPoolExecutor(8) as pool:
-        asked = [(one, many) for many in (1, 1, 700, 3, 2_500) * 20 for one in (service, other)]
-        firsts = list(pool.map(lambda each: numbers.take(*each), asked))
-    spans = sorted((first, first + many) for first, (_, many) in zip(firsts, asked, strict=True))
+        requests = [(one, many) for many in (1, 1, 700, 3, 2_500) * 20 for one in (service, other)]
+        firsts = list(pool.map(lambda each: numbers.take(*each), requests))
+    spans = sorted((first, first + many) for first, (_, many) in zip(firsts, requests, strict=True))
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 

@@ -17,12 +17,12 @@ def submit(api, oak, **more):
 
 def why(api, oak, job):
     """Ask in every way there is; all of them give the same reason."""
-    told = api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)["wait"]
+    answer = api.good("GET", f"/v1/jobs/{job}/why", None, oak.token)["wait"]
     shown = api.good("GET", f"/v1/jobs/{job}", None, oak.token)["wait"]
     (listed,) = [one["wait"] for one in api.good("GET", "/v1/jobs", None, oak.token)["jobs"] if one["id"] == job]
     assert shown == listed
-    assert (told is None) == (shown is None)
-    return told
+    assert (answer is None) == (shown is None)
+    return answer
 
 
 def ref(offer, **more):

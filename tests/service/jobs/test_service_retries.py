@@ -43,10 +43,10 @@ def workers(oak):
 def test_failed_task_runs_again_while_retries_last(oak, bad):
     limit(oak, max_retries=2)
     job = submit(oak)
-    for left in (1, 0):
+    for remaining in (1, 0):
         oak.end(oak.take()[0], **bad)
         (task,) = show(oak, job)["tasks"]
-        assert (task["state"], task["retries_left"]) == ("WAITING", left)
+        assert (task["state"], task["retries_left"]) == ("WAITING", remaining)
     oak.end(oak.take()[0], **bad)
     assert show(oak, job)["state"] == "FAILED"
     assert oak.take() == []

@@ -97,8 +97,8 @@ def test_scope_says_who_belongs_together(oak, brings, wants, who, waits):
 @pytest.mark.parametrize("kind", ["out", "inout"])
 def test_to_concern_everybody_needs_the_admin_token(oak, kind):
     spec = jobspec(1, dependencies=[{"scheme": "string", "value": "foo", "type": kind, "scope": "global"}])
-    told = oak.api.problem(403, "forbidden", "POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    assert "requires the admin token" in told["detail"]
+    answer = oak.api.problem(403, "forbidden", "POST", "/v1/jobs", {"jobspec": spec}, oak.token)
+    assert "requires the admin token" in answer["detail"]
 
 
 def test_fluid_in_waits_for_the_job_of_that_id(oak):
@@ -116,9 +116,9 @@ def test_fluid_in_waits_for_the_job_of_that_id(oak):
 )
 def test_what_fluid_cannot_name_is_refused(oak, value, kind, pointer):
     spec = jobspec(1, dependencies=[{"scheme": "fluid", "value": value, "type": kind, "scope": "global"}])
-    told = oak.api.call("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    assert told.status_code == 422
-    assert told.get_json()["pointer"].endswith(f"/attributes/system/dependencies/0/{pointer}")
+    answer = oak.api.call("POST", "/v1/jobs", {"jobspec": spec}, oak.token)
+    assert answer.status_code == 422
+    assert answer.get_json()["pointer"].endswith(f"/attributes/system/dependencies/0/{pointer}")
 
 
 def test_whom_it_waits_for_outlives_a_restart(oak, service):

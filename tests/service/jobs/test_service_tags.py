@@ -30,11 +30,11 @@ def test_newer_tag_ends_what_waits_and_what_runs(oak):
     waiting = submit(oak, "review-1", "t1")
     running = submit(oak, "review-1", "t1")
     offers = oak.take()
-    left = submit(oak, "review-1", "t2")
+    remaining = submit(oak, "review-1", "t2")
     assert {stop["id"] for stop in oak.say("heartbeat")["stop"]} == {offer["id"] for offer in offers}
     for offer in offers:
         oak.end(offer, result="stopped", exit_code=None)
-    assert [state(oak, job) for job in (waiting, running, left)] == ["CANCELED", "CANCELED", "WAITING"]
+    assert [state(oak, job) for job in (waiting, running, remaining)] == ["CANCELED", "CANCELED", "WAITING"]
 
 
 def test_same_tag_is_another_try_and_ends_nothing(oak):
@@ -45,9 +45,9 @@ def test_same_tag_is_another_try_and_ends_nothing(oak):
 def test_replayed_tag_is_refused(oak):
     """The original dropped the first tag of a basis, so t1, t2, t1 was accepted (S6)."""
     submit(oak, "b", "t1")
-    kept = submit(oak, "b", "t2")
+    stored = submit(oak, "b", "t2")
     assert refused(oak, "b", "t1")["newest"] == "t2"
-    assert state(oak, kept) == "WAITING"
+    assert state(oak, stored) == "WAITING"
 
 
 def test_repeats_use_up_no_place_in_the_history(oak):
@@ -73,11 +73,11 @@ def test_others_are_left_alone(oak, other):
 
 
 def test_job_that_was_refused_replaces_nothing(oak):
-    kept = submit(oak, "b", "t1")
+    stored = submit(oak, "b", "t1")
     oak.api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"throttle": 0}}, oak.secret)
     body = {"jobspec": jobspec(1), "requestor": "ann", "basis": "b", "tag": "t2"}
     oak.api.problem(429, "too-many", "POST", "/v1/jobs", body, oak.token)
-    assert state(oak, kept) == "WAITING"
+    assert state(oak, stored) == "WAITING"
     oak.api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"throttle": -1}}, oak.secret)
     submit(oak, "b", "t1")
 

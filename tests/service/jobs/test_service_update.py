@@ -17,10 +17,10 @@ def submit(oak: Cluster, spec: Any = None, **more: Any) -> str:
 
 
 def update(oak: Cluster, job: str, *tokens: str, **changes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = oak.api.good(
+    answer: dict[str, Any] = oak.api.good(
         "PATCH", f"/v1/jobs/{job}", changes, *(tokens or (oak.token,)), Rainbow_Login="ann"
     )
-    return told
+    return answer
 
 
 def refused(oak: Cluster, job: str, status: int, code: str, **changes: Any) -> str:
@@ -68,10 +68,10 @@ def test_what_it_may_do_without_is_said_once_for_who_offers_and_who_changes() ->
     read = read_request(parse_jobspec(gpu_spec()))
     assert changeable(read, None) == Changeable("nodes", 2, ("gpu", "fast", "near"))
     overrides: dict[str, Any] = {}
-    for name, left in (("fast", ("gpu", "near")), ("gpu", ("near",)), ("near", ())):
+    for name, remaining in (("fast", ("gpu", "near")), ("gpu", ("near",)), ("near", ())):
         overrides["without"] = [*overrides.get("without", ()), name]
         read = altered(read, {**overrides, "without": overrides["without"][:-1]}, without=name)
-        assert changeable(read, overrides).omissible == left
+        assert changeable(read, overrides).omissible == remaining
     read = altered(read, overrides, nodes=1)
     assert changeable(read, {**overrides, "nodes": 1}) == Changeable("nodes", 1, ())
     assert read.request.constraint is None

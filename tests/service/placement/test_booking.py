@@ -56,8 +56,8 @@ def ask(cluster: Cluster, nodes: int) -> Any:
 
 
 def effective(cluster: Cluster) -> Any:
-    told = cluster.api.good("GET", f"/v1/clusters/{cluster.name}/state", None, cluster.secret)
-    return told["effective"]["nodes_free"]
+    answer = cluster.api.good("GET", f"/v1/clusters/{cluster.name}/state", None, cluster.secret)
+    return answer["effective"]["nodes_free"]
 
 
 def all_at_once(work: list[Any]) -> None:
@@ -80,9 +80,9 @@ def test_200_submits_at_once_book_every_node_once(cluster: Cluster) -> None:
     assert len(answers) == 200
     assert sum(nodes for nodes, answer in answers if answer.status_code == 201) == NODES
     refused = [(nodes, answer.get_json()) for nodes, answer in answers if answer.status_code != 201]
-    assert {told["status"] for _, told in refused} == {409}
-    for nodes, told in refused:
-        (why,) = told["selection"]["drops"].values()
+    assert {reported["status"] for _, reported in refused} == {409}
+    for nodes, reported in refused:
+        (why,) = reported["selection"]["drops"].values()
         needed, free = re.fullmatch(
             r"booking: job needs (1 node|\d nodes), but (none is|only 1 is|only \d are) free \(nodes_free\)", why
         ).groups()
@@ -152,8 +152,8 @@ class History:
         offers = self.cluster.say("receive", max=100)["tasks"]
         if offers:
             offer = offers[k % len(offers)]
-            wanted = [{"id": offer["id"], "attempt": offer["attempt"]}]
-            assert self.cluster.say("accept", tasks=wanted)["accepted"] == [offer["id"]]
+            requirements = [{"id": offer["id"], "attempt": offer["attempt"]}]
+            assert self.cluster.say("accept", tasks=requirements)["accepted"] == [offer["id"]]
             self.offers[offer["job"]] = offer
 
     def end(self, k: int) -> None:
@@ -189,8 +189,8 @@ def test_report_of_something_else_loses_no_booking(cluster: Cluster, free: float
     cluster.api.good("PATCH", where, {"nodes_free": 17}, cluster.secret)
     assert effective(cluster) == 17
     cluster.api.good("PUT", where, {"cost": 3}, cluster.secret)
-    told = cluster.api.good("GET", where, None, cluster.secret)
-    assert (told["state"], told["effective"]) == ({"cost": 3}, {"cost": 3})
+    answer = cluster.api.good("GET", where, None, cluster.secret)
+    assert (answer["state"], answer["effective"]) == ({"cost": 3}, {"cost": 3})
 
 
 def live_through(api: Api, events: list[tuple[str, int]]) -> None:

@@ -92,8 +92,8 @@ def test_of_many_clusters_only_what_is_expected_is_kept_with_each_decision_and_r
         assert "eta.finish" not in states["c00"]
         ends = [states[name]["eta.finish"] - api.service.clock() for name in known]
         assert ends == [600.0] * k + [300.0] * (len(known) - k)  # half of its limit, behind what was placed before
-    told = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
-    assert "eta.finish" in told[known[2]]
+    answer = api.good("GET", "/v1/decisions", None, ADMIN)["decisions"][0]["states"]
+    assert "eta.finish" in answer[known[2]]
 
 
 def test_a_job_cannot_say_when_it_would_end(api: Api, four: list[Cluster]) -> None:
@@ -101,8 +101,8 @@ def test_a_job_cannot_say_when_it_would_end(api: Api, four: list[Cluster]) -> No
         submit(api, [busy], wide(8, 3_600))
     made = submit(api, four, wide(8, **{"eta.finish": 0, "eta.known": True}))
     assert made["cluster"] == "oak"
-    told = made["decision"]["selection"]["warnings"]
-    assert "ignored job parameter eta.finish: jobs cannot set this variable" in told
+    answer = made["decision"]["selection"]["warnings"]
+    assert "ignored job parameter eta.finish: jobs cannot set this variable" in answer
 
 
 def ran(api: Api, cluster: Cluster, name: str, seconds: float, clock: Clock) -> None:
@@ -144,8 +144,8 @@ def test_a_job_known_on_a_slow_cluster_only_is_expected_sooner_on_a_fast_one(
     forecast(api)
     [placed] = api.good("GET", "/v1/jobs?state=WAITING", None, ADMIN)["jobs"]
     assert placed["cluster"] == "elm"
-    told = api.service.state(Outlook).every()[api.service.catalogue["elm"].id].expected(placed["id"])
-    assert (told.start, told.end) == (clock.now, pytest.approx(clock.now + 100))  # as it was when it was chosen
+    answer = api.service.state(Outlook).every()[api.service.catalogue["elm"].id].expected(placed["id"])
+    assert (answer.start, answer.end) == (clock.now, pytest.approx(clock.now + 100))  # as it was when it was chosen
 
 
 def test_without_a_forecast_a_cluster_is_not_known_and_selection_still_places(api: Api) -> None:
@@ -170,8 +170,8 @@ def test_a_cluster_whose_agent_is_away_has_no_eta(api: Api, four: list[Cluster],
 
     step(api.service, "ash")
     forecast(api)
-    told = api.service.state(Outlook).every()
-    by_name = {name: told[entry.id] for name, entry in api.service.catalogue.items()}
+    answer = api.service.state(Outlook).every()
+    by_name = {name: answer[entry.id] for name, entry in api.service.catalogue.items()}
     assert by_name["ash"].room is None
     assert by_name["elm"].room is not None
 

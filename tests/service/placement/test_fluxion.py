@@ -56,11 +56,11 @@ def verdict(**more):
 
 def test_answers_of_the_library_are_verdicts_and_proven_takes(stub):
     stub()
-    found = verdict()
-    assert (found.matched, found.fits, found.exact) == (True, 2, True)
-    assert found.take.placed == (("w", {"node0": {"core": 2}}),)
-    assert faults_of(rainbow.parse_jobspec(TWO_CORES), cluster(SHAPE), found.take.certificate()) == []
-    assert verdict() == found, "what was allocated for one answer is given back before the next"
+    result = verdict()
+    assert (result.matched, result.fits, result.exact) == (True, 2, True)
+    assert result.take.placed == (("w", {"node0": {"core": 2}}),)
+    assert faults_of(rainbow.parse_jobspec(TWO_CORES), cluster(SHAPE), result.take.certificate()) == []
+    assert verdict() == result, "what was allocated for one answer is given back before the next"
 
 
 def test_more_copies_than_are_counted_are_at_least_so_many(stub):
@@ -85,9 +85,9 @@ def test_more_copies_than_are_counted_are_at_least_so_many(stub):
 )
 def test_what_is_no_answer_leaves_a_cluster_undecided(stub, mode, matched, text):
     stub(mode)
-    found = verdict()
-    assert found.matched is matched
-    assert found.reason.text.startswith(text)
+    result = verdict()
+    assert result.matched is matched
+    assert result.reason.text.startswith(text)
     stub()
     assert verdict().matched, "the next question has a process of its own"
 
@@ -129,12 +129,12 @@ def test_over_http_the_backend_is_chosen_by_request(api, stub):
         return {"jobspec": jobspec(nodes), "backend": "fluxion"}
 
     stub()
-    told = api.good("POST", "/v1/match", ask(1), oak.token)
-    assert [one["cluster"] for one in told["candidates"]] == ["oak"]
+    answer = api.good("POST", "/v1/match", ask(1), oak.token)
+    assert [one["cluster"] for one in answer["candidates"]] == ["oak"]
     stub("crash")
-    told = api.good("POST", "/v1/match", ask(2), oak.token)
-    assert told["candidates"] == []
-    assert "SIGABRT" in str(told["undecided"])
+    answer = api.good("POST", "/v1/match", ask(2), oak.token)
+    assert answer["candidates"] == []
+    assert "SIGABRT" in str(answer["undecided"])
     stub("hang", seconds="0.2")
     assert "time limit" in str(api.good("POST", "/v1/match", ask(3), oak.token)["undecided"])
     assert api.good("POST", "/v1/match", {"jobspec": jobspec(1)}, oak.token)["candidates"], "the server goes on"
@@ -143,10 +143,10 @@ def test_over_http_the_backend_is_chosen_by_request(api, stub):
 def test_a_library_that_is_not_there(api, monkeypatch, tmp_path):
     monkeypatch.delenv("RAINBOW_FLUXION", raising=False)
     oak = api.register("oak", grid(2, 2))
-    told = api.problem(
+    answer = api.problem(
         422, "plugin-unknown", "POST", "/v1/match", {"jobspec": jobspec(1), "backend": "fluxion"}, oak.token
     )
-    assert told["detail"] == MISSING
+    assert answer["detail"] == MISSING
     config = tmp_path / "rainbow.yaml"
     config.write_text("scheduler: {backend: fluxion}\n")
     with pytest.raises(ConfigError) as fault:
@@ -168,5 +168,5 @@ def test_a_server_that_has_the_library_starts_with_it(stub, tmp_path):
 @pytest.mark.parametrize("nodes", [1, 3, 4])
 def test_fluxion_itself_agrees_on_nodes(nodes):
     spec = {"resources": {"w": {"type": "node", "replicas": nodes, "with": [{"type": "core", "count": 4}]}}}
-    found = rainbow.match(rainbow.parse_jobspec(spec), [cluster(SHAPE)], backend="fluxion")[0]
-    assert found.matched is (nodes <= 3)
+    result = rainbow.match(rainbow.parse_jobspec(spec), [cluster(SHAPE)], backend="fluxion")[0]
+    assert result.matched is (nodes <= 3)

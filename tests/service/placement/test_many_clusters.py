@@ -58,11 +58,11 @@ def token(api: Api, clusters: list[Cluster]) -> str:
 def test_answer_tells_of_the_first_and_the_chosen_and_the_record_of_all(api: Api, token: str) -> None:
     body = {"jobspec": jobspec(1), "selector": CHEAPEST}
     placed = api.good("POST", "/v1/jobs", body, token)
-    told = placed["decision"]
+    answer = placed["decision"]
     assert placed["cluster"] == NAMES[-1]
-    assert [one["cluster"] for one in told["candidates"]] == [*NAMES[:MOST_SHOWN], NAMES[-1]]
-    assert (told["more"], told["refusals"]) == ({"candidates": MANY - MOST_SHOWN - 1, "refusals": 0}, [])
-    assert {*told["selection"]["ranks"]} == {*NAMES[:MOST_SHOWN], NAMES[-1]}
+    assert [one["cluster"] for one in answer["candidates"]] == [*NAMES[:MOST_SHOWN], NAMES[-1]]
+    assert (answer["more"], answer["refusals"]) == ({"candidates": MANY - MOST_SHOWN - 1, "refusals": 0}, [])
+    assert {*answer["selection"]["ranks"]} == {*NAMES[:MOST_SHOWN], NAMES[-1]}
     whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
     assert "more" not in whole
     assert [one["cluster"] for one in whole["candidates"]] == NAMES
@@ -217,9 +217,9 @@ def test_a_sealed_choice_that_comes_out_otherwise_is_not_equal(
 ) -> None:
     placed = api.good("POST", "/v1/jobs", {"jobspec": jobspec(1), "selector": CHEAPEST}, token)
     with api.service.store.write() as connection:
-        kept = jobs.decision(connection, placed["id"])
-        kept["ledger"]["digests"]["selection"] = "0" * 64
-        jobs.change(connection, placed["id"], decision=kept)
+        stored = jobs.decision(connection, placed["id"])
+        stored["ledger"]["digests"]["selection"] = "0" * 64
+        jobs.change(connection, placed["id"], decision=stored)
     replayed = api.good("GET", f"/v1/jobs/{placed['id']}/replay", None, token)
     assert not replayed["equal"]
     assert replayed["selection"] == placed["decision"]["selection"]  # what is known of it
@@ -244,8 +244,8 @@ def test_other_rules_are_told_what_the_decision_has_not_read(api: Api, token: st
 
 
 def test_refusals_beyond_the_first_are_counted_and_kept(api: Api, token: str) -> None:
-    told = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), token)
-    assert (len(told["refusals"]), told["more"]) == (MOST_SHOWN, {"candidates": 0, "refusals": MANY - MOST_SHOWN})
+    answer = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), token)
+    assert (len(answer["refusals"]), answer["more"]) == (MOST_SHOWN, {"candidates": 0, "refusals": MANY - MOST_SHOWN})
     placed = api.good("POST", "/v1/jobs", jobspec(2), token)
     whole = api.good("GET", f"/v1/jobs/{placed['id']}/why", None, token)["decision"]
     assert [one["cluster"] for one in whole["refusals"]] == NAMES[-4:]
@@ -265,13 +265,13 @@ def test_record_shows_no_cluster_outside_the_readers_token(api: Api, token: str,
 def test_long_parts_are_kept_once_and_go_with_their_last_job(api: Api, service: Service, token: str) -> None:
     first = [api.good("POST", "/v1/jobs", jobspec(1), token)["id"] for _ in range(3)]
     with service.store.read() as connection:
-        kept, used = _count(connection, records), _count(connection, record_uses)
-    assert used == 3 * kept > 0
+        stored, used = _count(connection, records), _count(connection, record_uses)
+    assert used == 3 * stored > 0
     for job in first:
         api.good("DELETE", f"/v1/jobs/{job}", None, token)
     with service.store.write() as connection:
         assert jobs.forget(connection, service.clock() + 1, 1) == 1
-        assert _count(connection, records) == kept
+        assert _count(connection, records) == stored
         assert jobs.forget(connection, service.clock() + 1, 10) == 2
         assert _count(connection, records) == 0
 
@@ -326,8 +326,8 @@ def test_graphs_that_change_one_after_the_other_are_those_that_are_matched(
     assert {"c13", "c14"} <= {name["cluster"] for name in matched["refusals"]}
     api.good("POST", "/v1/clusters/c5:drain", None, clusters[5].secret)
     api.good("PUT", "/v1/clusters/c5/graph", sized(80), clusters[5].secret)
-    found = api.good("POST", "/v1/match", jobspec(1), token)["candidates"]
-    assert [one["cluster"] for one in found] == [name for name in NAMES if name != "c5"]
+    result = api.good("POST", "/v1/match", jobspec(1), token)["candidates"]
+    assert [one["cluster"] for one in result] == [name for name in NAMES if name != "c5"]
 
 
 def test_token_loses_a_cluster_that_is_removed_and_is_worth_nothing_once_revoked(api: Api, token: str) -> None:

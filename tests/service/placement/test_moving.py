@@ -24,9 +24,9 @@ def pair(api):
 def submit(api, pair, **more):
     """Submit with the tokens of both; return the job's id, its cluster and the other one."""
     body = {"jobspec": jobspec(), **more}
-    told = api.good("POST", "/v1/jobs", body, *(cluster.token for cluster in pair.values()))
-    other = next(cluster for name, cluster in pair.items() if name != told["cluster"])
-    return told["id"], pair[told["cluster"]], other
+    answer = api.good("POST", "/v1/jobs", body, *(cluster.token for cluster in pair.values()))
+    other = next(cluster for name, cluster in pair.items() if name != answer["cluster"])
+    return answer["id"], pair[answer["cluster"]], other
 
 
 def show(api, job):
@@ -196,9 +196,9 @@ def test_move_tells_nobody_of_clusters_that_do_not_exist_for_them(api, pair, clo
     job, first, second = submit(api, pair)
     lose(clock, second)
     steps(api, first)
-    told = decision(api, job, second.token)
-    assert first.name not in str(told)
-    assert told["moves"][0]["to"] == second.name
+    answer = decision(api, job, second.token)
+    assert first.name not in str(answer)
+    assert answer["moves"][0]["to"] == second.name
 
 
 def test_many_jobs_leave_a_few_at_a_time_and_the_next_look_counts_from_the_end(api, pair, clock, monkeypatch):

@@ -42,11 +42,11 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]
 def change(api: Api, **subsystems: Any) -> None:
     """Change the graphs of oak as another process does."""
     with api.service.store.write() as connection:
-        found = clusters.find(connection, "oak")
-        assert found
+        result = clusters.find(connection, "oak")
+        assert result
         for name, document in subsystems.items():
-            clusters.put_subsystem(connection, found.id, name, document)
-        clusters.new_revision(connection, found.id)
+            clusters.put_subsystem(connection, result.id, name, document)
+        clusters.new_revision(connection, result.id)
 
 
 def test_others_register_while_a_graph_is_compiled(api: Api, meanwhile: Any) -> None:
@@ -60,8 +60,8 @@ def test_others_register_while_a_graph_is_compiled(api: Api, meanwhile: Any) -> 
 def test_change_that_was_overtaken_is_made_on_what_is_there_now(api: Api, meanwhile: Any) -> None:
     oak = api.register("oak")
     calls = meanwhile(lambda: change(api, io=IO), 1)
-    told = api.good("PUT", "/v1/clusters/oak/graph", grid(5, 2), oak.secret)
-    assert (told["revision"], len(calls)) == (3, 2)
+    answer = api.good("PUT", "/v1/clusters/oak/graph", grid(5, 2), oak.secret)
+    assert (answer["revision"], len(calls)) == (3, 2)
     assert list(api.service.catalogue["oak"].cluster.subsystems) == ["io"]
 
 

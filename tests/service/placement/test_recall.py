@@ -32,13 +32,13 @@ class Two:
     def report(self, cluster: Cluster, **state: Any) -> None:
         self.api.good("PATCH", f"/v1/clusters/{cluster.name}/state", state, cluster.secret)
 
-    def settings(self, **given: Any) -> None:
-        self.api.good("PATCH", "/v1/clusters/oak/scheduler", given, self.oak.secret)
+    def settings(self, **options: Any) -> None:
+        self.api.good("PATCH", "/v1/clusters/oak/scheduler", options, self.oak.secret)
 
     def handed_over(self, *tokens: str, **more: Any) -> list[dict[str, Any]]:
         """Submit a job that oak accepts; return its offers."""
-        asked = {"jobspec": jobspec(1, **more), "selector": {"name": "constraint", "options": CHEAPEST}}
-        job = self.api.good("POST", "/v1/jobs", asked, *(tokens or (self.oak.token, self.elm.token)))
+        request = {"jobspec": jobspec(1, **more), "selector": {"name": "constraint", "options": CHEAPEST}}
+        job = self.api.good("POST", "/v1/jobs", request, *(tokens or (self.oak.token, self.elm.token)))
         assert job["cluster"] == "oak"
         return [offer for offer in self.oak.take() if offer["job"] == job["id"]]
 

@@ -89,8 +89,8 @@ class Campaign:
             if all(state == "COMPLETED" for state in self.states().values()):
                 break
         self.check()
-        left = {job: self.why(job) for job, state in self.states().items() if state != "COMPLETED"}
-        assert not left
+        remaining = {job: self.why(job) for job, state in self.states().items() if state != "COMPLETED"}
+        assert not remaining
         assert set(self.attempts.values()) == {1}
 
     def submit(self) -> None:
@@ -99,8 +99,8 @@ class Campaign:
         spec["resources"][0]["with"][0]["with"][0]["count"] = 2
         body = {"jobspec": spec, "selector": {"name": "constraint", "options": CHEAPEST}}
         tokens = [one.token for one in self.clusters.values()]
-        told = self.any().good("POST", "/v1/jobs", body, *tokens)
-        self.jobs[told["id"]] = told["cluster"]
+        answer = self.any().good("POST", "/v1/jobs", body, *tokens)
+        self.jobs[answer["id"]] = answer["cluster"]
 
     def turn(self, api: Api | None = None) -> None:
         """Let a server hear the agents, forecast, and step all clusters."""
@@ -110,10 +110,12 @@ class Campaign:
         for name in NAMES:
             if name not in self.silent:
                 running = [{"id": task, "attempt": one["attempt"]} for task, one in self.held[name].items()]
-                told = self.say(server, name, "heartbeat", running=running)
-                for task in (*told["stale"], *(one["id"] for one in told["stop"])):
+                answer = self.say(server, name, "heartbeat", running=running)
+                for task in (*answer["stale"], *(one["id"] for one in answer["stop"])):
                     self.held[name].pop(task, None)
-                stopped = [{**one, "task": one["id"], "event": "ended", "result": "stopped"} for one in told["stop"]]
+                stopped = [
+                    {**one, "task": one["id"], "event": "ended", "result": "stopped"} for one in answer["stop"]
+                ]
                 if stopped:
                     self.say(server, name, "events", events=stopped)
         store_signs(server.service)
@@ -132,9 +134,9 @@ class Campaign:
         place, name, after = self.chance.choice(PLACES)
         whole = getattr(place, name)
 
-        def killed(*given: Any, **named: Any) -> Any:
+        def killed(*options: Any, **named: Any) -> Any:
             if after:
-                whole(*given, **named)
+                whole(*options, **named)
             raise Killed
 
         with pytest.MonkeyPatch.context() as patch:
@@ -190,13 +192,13 @@ class Campaign:
 
     def why(self, job: str) -> Any:
         """Return where a job is, and why it waits."""
-        told = self.servers[0].good("GET", f"/v1/jobs/{job}/why", None, ADMIN)
-        return self.servers[0].good("GET", f"/v1/jobs/{job}", None, ADMIN)["cluster"], told["wait"]
+        answer = self.servers[0].good("GET", f"/v1/jobs/{job}/why", None, ADMIN)
+        return self.servers[0].good("GET", f"/v1/jobs/{job}", None, ADMIN)["cluster"], answer["wait"]
 
     def states(self) -> dict[str, str]:
         with self.servers[0].service.store.read() as connection:
-            found = {job: jobs.get(connection, job) for job in self.jobs}
-        return {job: str(record.state) for job, record in found.items() if record}
+            results = {job: jobs.get(connection, job) for job in self.jobs}
+        return {job: str(record.state) for job, record in results.items() if record}
 
     def check(self) -> None:
         with self.servers[0].service.store.read() as connection:

@@ -34,8 +34,8 @@ class Site:
         """Submit a job that fills the cluster for ten minutes, the cheaper one first."""
         spec = jobspec(2, duration=600)
         spec["resources"][0]["with"][0]["with"][0]["count"] = 2
-        asked = {"selector": {"name": "constraint", "options": CHEAPEST}, **more}
-        job = self.api.good("POST", "/v1/jobs", {"jobspec": spec, **asked}, *(tokens or self.tokens))
+        request = {"selector": {"name": "constraint", "options": CHEAPEST}, **more}
+        job = self.api.good("POST", "/v1/jobs", {"jobspec": spec, **request}, *(tokens or self.tokens))
         assert job["cluster"] == "oak"
         return str(job["id"])
 
@@ -58,8 +58,8 @@ class Site:
         return str(self.api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["cluster"])
 
     def moves(self, job: str) -> list[dict[str, Any]]:
-        told = self.api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)["decision"]
-        return list(told.get("moves", []))
+        answer = self.api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)["decision"]
+        return list(answer.get("moves", []))
 
 
 CHEAPEST = {"priorities": [{"priority": 1, "steps": [{"sort_ascending": "cost"}, {"select": "first"}]}]}
@@ -162,8 +162,8 @@ def test_rules_that_are_none_are_refused_where_they_are_wrong(
     api: Api, oak: Cluster, rules: Any, pointer: str
 ) -> None:
     body = {"limits": {"replace": rules}}
-    told = api.problem(422, "policy-invalid", "PATCH", "/v1/clusters/oak/scheduler", body, oak.secret)
-    assert told["pointer"] == pointer
+    answer = api.problem(422, "policy-invalid", "PATCH", "/v1/clusters/oak/scheduler", body, oak.secret)
+    assert answer["pointer"] == pointer
 
 
 def test_a_look_that_is_cut_short_goes_on_at_the_next_step(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

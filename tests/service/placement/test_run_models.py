@@ -112,11 +112,11 @@ def test_a_jobs_own_number_wins_and_both_are_said(learned):
     assert model["text"].endswith("; the job's own seconds_per_gb 2 counts")
     steps = [{"calc": "cost = seconds_per_gb * memory_per_node"}, {"sort_ascending": "cost"}, {"select": "first"}]
     how = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
-    for own, wanted in ((2, 128.0), (None, None)):
+    for own, requirement in ((2, 128.0), (None, None)):
         parameter = {} if own is None else {"seconds_per_gb": own}
         body = {"jobspec": build(**parameter), "requestor": "ann", "selector": how}
-        told = learned.api.good("POST", "/v1/jobs", body, *learned.tokens)["decision"]["selection"]["steps"][0]
-        assert told["values"]["small"] == (wanted or pytest.approx(64 * SLOPE, rel=0.1))
+        answer = learned.api.good("POST", "/v1/jobs", body, *learned.tokens)["decision"]["selection"]["steps"][0]
+        assert answer["values"]["small"] == (requirement or pytest.approx(64 * SLOPE, rel=0.1))
 
 
 def test_a_memory_outside_the_range_counts_as_its_edge_and_the_decision_says_so(learned):
@@ -150,9 +150,9 @@ def test_commands_fit_and_show(learned):
         def run(*words):
             return CliRunner().invoke(main, words, env=env)
 
-        told = run("model", "fit")
-        assert told.exit_code == 0, told.output
-        assert "build/ann/zlib    24  yes   runtime = -0." in told.output
+        answer = run("model", "fit")
+        assert answer.exit_code == 0, answer.output
+        assert "build/ann/zlib    24  yes   runtime = -0." in answer.output
         shown = run("model", "show", "build/ann/zlib")
         assert "runtime = -0." in shown.output
         assert shown.output.count("o") > 3

@@ -21,8 +21,8 @@ STATES = yaml.load((ROOT / "policies" / "founding-test.yaml").read_text(), yaml.
 def serve(folder: Path, text: str) -> Api:
     path = folder / "config.yaml"
     path.write_text(text)
-    found = read_config(path)
-    service = open_service_at(folder, Clock(), selector=found.selector, selector_options=found.selector_options)
+    settings = read_config(path)
+    service = open_service_at(folder, Clock(), selector=settings.selector, selector_options=settings.selector_options)
     return Api(service)
 
 
@@ -46,10 +46,10 @@ def test_founding_configuration_books_two_nodes_once_and_writes_nothing_into_sta
     made = submit(api, clusters, {"seconds_per_gb": 2})
     assert made["decision"]["selection"]["reason"].startswith("priority 1: random of 3")
     for cluster in clusters:
-        told = state(cluster)
+        answer = state(cluster)
         taken = 2 if cluster.name == made["cluster"] else 0
-        assert told["state"] == STATES[cluster.name]
-        assert told["effective"] == {
+        assert answer["state"] == STATES[cluster.name]
+        assert answer["effective"] == {
             **STATES[cluster.name],
             "nodes_free": STATES[cluster.name]["nodes_free"] - taken,
         }
@@ -164,8 +164,8 @@ def test_what_matching_and_the_queue_say_can_be_read(tmp_path: Path) -> None:
     submit(api, [oak], {}, selector=selector)
     oak.take()
     submit(api, [oak], {}, selector=selector)
-    told = submit(api, [oak], {}, selector=selector)["decision"]["selection"]["values"]["oak"]
-    assert list(told.values()) == [2, 2, 0, 0, 4, 1, 1, 2]
+    answer = submit(api, [oak], {}, selector=selector)["decision"]["selection"]["values"]["oak"]
+    assert list(answer.values()) == [2, 2, 0, 0, 4, 1, 1, 2]
 
 
 def test_cluster_that_matches_and_takes_none_now_is_told_from_one_that_never_can(tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_cluster_that_matches_and_takes_none_now_is_told_from_one_that_never_can
     priorities = [{"priority": 1, "steps": [{"filter": "cost < 3"}]}]
     selector = {"name": "constraint", "options": {"priorities": priorities}}
     api.good("PATCH", "/v1/clusters/oak/state", {"nodes_free": 4}, clusters[0].secret)
-    told = api.problem(
+    answer = api.problem(
         409, "no-cluster-now", "POST", "/v1/jobs", {"jobspec": jobspec(), "selector": selector}, *tokens
     )
-    assert told["dropped"] == {
+    assert answer["dropped"] == {
         "elm": "booking: job needs 1 node, but none is free (nodes_free)",
         "oak": "priority 1, filter: cost < 3 is false: cost is 3",
     }
-    assert told["detail"].startswith("2 clusters could run this job, none takes it now: elm: booking: ")
+    assert answer["detail"].startswith("2 clusters could run this job, none takes it now: elm: booking: ")
     api.problem(422, "unsatisfiable", "POST", "/v1/jobs", {"jobspec": jobspec(5), "selector": selector}, *tokens)
     assert api.good("GET", "/v1/jobs", None, *tokens)["jobs"] == []
 
@@ -192,6 +192,6 @@ def test_drained_cluster_that_matches_could_run_the_job_later(tmp_path: Path) ->
     api = Api(open_service_at(tmp_path, Clock()))
     oak, elm = api.register("oak", grid(4, 2)), api.register("elm", grid(1, 2))
     api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
-    told = api.problem(409, "no-cluster-now", "POST", "/v1/jobs", jobspec(3), oak.token, elm.token)
-    assert told["dropped"] == {"oak": "drained: it takes nothing new until it is reinstated"}
+    answer = api.problem(409, "no-cluster-now", "POST", "/v1/jobs", jobspec(3), oak.token, elm.token)
+    assert answer["dropped"] == {"oak": "drained: it takes nothing new until it is reinstated"}
     api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(5), oak.token, elm.token)

@@ -42,7 +42,7 @@ def test_limit_holds_however_many_submit_at_once(api, limit, most, tasks, taken)
     api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {limit: most}}, oak.secret)
     spec = jobspec(1) if tasks == 1 else bag(tasks)
     names = [f"r{k}" if limit == "max_requestors" else "ann" for k in range(SENDERS)]
-    found = at_once(api, oak.token, [{"jobspec": spec, "requestor": name} for name in names])
-    assert found == [201] * taken + [429] * (SENDERS - taken)
+    result = at_once(api, oak.token, [{"jobspec": spec, "requestor": name} for name in names])
+    assert result == [201] * taken + [429] * (SENDERS - taken)
     listed = api.good("GET", "/v1/jobs", None, oak.token)["jobs"]
     assert len(listed) == taken  # what is refused leaves no trace

@@ -17,16 +17,16 @@ def test_what_waits_leaves_and_what_runs_goes_on(api):
     runs, waits, too = (submit(api, oak)["id"] for _ in range(3))
     (offer,) = oak.take()
     assert offer["job"] == runs
-    told = api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
-    assert told["name"] == "oak"
-    assert told["drained_at"]
+    answer = api.good("POST", "/v1/clusters/oak:drain", None, oak.secret)
+    assert answer["name"] == "oak"
+    assert answer["drained_at"]
     oak.end(offer)
     assert oak.take() == []
     assert {api.good("GET", f"/v1/jobs/{job}", None, ADMIN)["state"] for job in (waits, too)} == {"WAITING"}
     assert api.good("GET", f"/v1/jobs/{waits}/why", None, ADMIN)["wait"]["reason"] == "drained"
     refusal = api.problem(503, "try-later", "POST", "/v1/jobs", {"jobspec": jobspec()}, oak.token)
     assert refusal["detail"] == "drained until reinstated: oak"
-    assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == told
+    assert api.good("POST", "/v1/clusters/oak:drain", None, oak.secret) == answer
     assert api.good("POST", "/v1/clusters/oak:reinstate", None, oak.secret) == {"name": "oak", "drained_at": None}
     assert [one["job"] for one in oak.take()] == [waits]
 
@@ -71,9 +71,9 @@ def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(data
     assert (limits["max_requestors"], limits["max_jobs_per_requestor"], limits["task_minutes"]) == (10, 100, 30)
     for name in [f"r{k}" for k in range(10)]:
         api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": name}, oak.token)
-    told = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
-    assert "has 10 of at most 10 requestors with active jobs" in told["detail"]
-    assert "rainbow scheduler set oak --max-requestors N" in told["detail"]
+    answer = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
+    assert "has 10 of at most 10 requestors with active jobs" in answer["detail"]
+    assert "rainbow scheduler set oak --max-requestors N" in answer["detail"]
     api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": 11}}, oak.secret)
     api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
     made = api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": None}}, oak.secret)
@@ -108,7 +108,7 @@ def test_the_list_tells_how_every_cluster_is(api):
 def test_the_list_asks_once_for_all_clusters(api, monkeypatch):
     for name in ("oak", "elm", "ash"):
         api.register(name, grid(1, 1))
-    asked = []
-    monkeypatch.setattr(workers, "counts", lambda _, ids: asked.append(len(ids)) or {})
+    requests = []
+    monkeypatch.setattr(workers, "counts", lambda _, ids: requests.append(len(ids)) or {})
     states(api)
-    assert asked == [3]
+    assert requests == [3]

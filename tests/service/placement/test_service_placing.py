@@ -16,24 +16,24 @@ def placing(resource, copies=4, levels="any", system=None):
     spec = {"resources": {"w": resource}, "tasks": [{"command": ["true"], "resources": "w", "replicas": copies}]}
     request = rainbow.parse_jobspec({**spec, **({"attributes": {"system": system}} if system else {})})
     made = MatcherCache(rainbow.read_cluster(grid(4, 2), name="c", levels=levels), "index")
-    asked = []
+    requests = []
     inner = made.backend
 
     class Counting:
         def take(self, *arguments):
-            asked.append(arguments)
+            requests.append(arguments)
             return inner.take(*arguments)
 
     made.backend = Counting()
     names = [made.demand("j", gang, [f"j-{gang.number}"]) for gang in gangs(request)]
-    return made, names, asked
+    return made, names, requests
 
 
 def test_copies_on_equal_workers_are_asked_about_once():
-    made, names, asked = placing(PLAIN)
+    made, names, request = placing(PLAIN)
     takes = [made.place(name, [f"n{k}"]) for k, name in enumerate(names)]
     assert [set(held) for take in takes for _, held in take.placed] == [{f"n{k}"} for k in range(4)]
-    assert len(asked) == 1
+    assert len(request) == 1
 
 
 @pytest.mark.parametrize("worker", ["n0", "n1", "n2", "n3"])
@@ -46,9 +46,9 @@ def test_answer_is_what_the_matcher_itself_would_say(worker):
 
 
 def test_what_no_worker_can_host_is_asked_about_once():
-    made, names, asked = placing({"type": "node", "replicas": 1, "with": [{"type": "core", "count": 9}]})
+    made, names, request = placing({"type": "node", "replicas": 1, "with": [{"type": "core", "count": 9}]})
     assert [made.place(name, [f"n{k}"]) for k, name in enumerate(names)] == [None] * 4
-    assert len(asked) == 1
+    assert len(request) == 1
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_no_worker_can_host_is_asked_about_once():
     ids=["a level above the workers", "strict levels", "a constraint by name"],
 )
 def test_what_is_more_than_kind_is_asked_about_every_worker(resource, more):
-    made, names, asked = placing(resource, **more)
+    made, names, request = placing(resource, **more)
     for k, name in enumerate(names):
         made.place(name, [f"n{k}"])
-    assert {name for arguments in asked for name in arguments[2]} == {"n0", "n1", "n2", "n3"}
+    assert {name for arguments in request for name in arguments[2]} == {"n0", "n1", "n2", "n3"}

@@ -52,8 +52,8 @@ def test_job_that_no_cluster_takes_now_waits_unplaced_with_reason_and_since(api:
     assert api.good("GET", f"/v1/jobs/{made['id']}/replay", None, oak.token)["equal"] is True
     listed = api.good("GET", "/v1/jobs?state=unplaced", None, oak.token)["jobs"]
     assert [job["id"] for job in listed] == [made["id"]]
-    told = api.call("GET", "/v1/events?follow=false&after=0", None, oak.token).get_data(as_text=True)
-    assert "UNPLACED" in told
+    answer = api.call("GET", "/v1/events?follow=false&after=0", None, oak.token).get_data(as_text=True)
+    assert "UNPLACED" in answer
     assert "rainbow_jobs_unplaced 1" in api.call("GET", "/metrics?brief=true", None, ADMIN).get_data(as_text=True)
 
 
@@ -223,13 +223,13 @@ def test_batch_queues_what_finds_no_place_and_optimal_never_queues_at_a_place(ap
     options = {"priorities": [{"priority": 1, "steps": [{"calc": "cost=price"}]}]}
     body = {"jobs": [{"jobspec": jobspec(2)}, {"jobspec": jobspec(1)}, {"jobspec": jobspec(1)}], "queue": True}
     body["selector"] = {"name": "constraint", "options": options}
-    told = api.good("POST", "/v1/jobs:batch", {**body, "assign": "optimal", "minimise": "cost"}, oak.token)
-    assert [(one["status"], one["state"]) for one in told["answers"]] == [
+    answer = api.good("POST", "/v1/jobs:batch", {**body, "assign": "optimal", "minimise": "cost"}, oak.token)
+    assert [(one["status"], one["state"]) for one in answer["answers"]] == [
         (201, "UNPLACED"),
         (201, "WAITING"),
         (201, "WAITING"),
     ]
-    assert (told["assign"]["placed"], told["assign"]["gap"]) == (2, 0)
+    assert (answer["assign"]["placed"], answer["assign"]["gap"]) == (2, 0)
 
 
 def test_everything_is_tried_now_and_then_even_if_nothing_changed(api: Api, clock: Clock) -> None:
@@ -270,11 +270,11 @@ def test_two_servers_on_one_store_place_a_job_once(api: Api, monkeypatch: pytest
     whole = waits.get
 
     def get_and_let_the_other_first(connection: Any, job: str) -> Any:
-        found = whole(connection, job)
+        result = whole(connection, job)
         if not placed:
             placed.append(None)
             placed[0] = rounds(other).look()
-        return found
+        return result
 
     monkeypatch.setattr(waits, "get", get_and_let_the_other_first)
     assert rounds(api).look() == []

@@ -190,10 +190,10 @@ def test_one_booking_a_requestor_and_four_in_all_each_on_another_cluster(api: Ap
     second = queue(api, 4, "ann", *clusters)
     clock.now += PATIENCE
     rounds(api).look()
-    found = booked(api)
-    assert list(found) == [first[user] for user in ("ann", "cid", "dan", "eve")]
-    assert [name for name, _ in found.values()] == ["ash", "elm", "fir", "oak"]  # no forecast: by name
-    assert second not in found
+    results = booked(api)
+    assert list(results) == [first[user] for user in ("ann", "cid", "dan", "eve")]
+    assert [name for name, _ in results.values()] == ["ash", "elm", "fir", "oak"]  # no forecast: by name
+    assert second not in results
 
 
 def test_a_booking_falls_with_its_job_and_its_cluster_and_then_the_next_is_chosen(api: Api, clock: Clock) -> None:

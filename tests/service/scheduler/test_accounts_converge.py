@@ -52,11 +52,11 @@ class World:
         cores, lengths = (chance.choices(values, k=len(accounts)) for values in ((1, 2, 3, 4), LENGTHS))
         jobs = [
             {
-                "jobspec": jobspec(*asked),
+                "jobspec": jobspec(*request),
                 "requestor": f"of-{account}",
                 "clusters": [{"name": cluster.name, "token": cluster.token}],
             }
-            for account, cluster, *asked in zip(accounts, where, cores, lengths, strict=True)
+            for account, cluster, *request in zip(accounts, where, cores, lengths, strict=True)
         ]
         made = self.api.good("POST", "/v1/jobs:batch", {"jobs": jobs}, where[0].token)["answers"]
         for one, account, cluster, seconds in zip(made, accounts, where, lengths, strict=True):
@@ -85,7 +85,7 @@ class World:
         by_name = {cluster.name: cluster for cluster in self.clusters}
         while self.ends and self.ends[0][0] <= self.clock.now:
             _, _, cluster, one = heapq.heappop(self.ends)
-            told = {
+            answer = {
                 "task": one["id"],
                 "attempt": 1,
                 "event": "ended",
@@ -93,7 +93,7 @@ class World:
                 "exit_code": 0,
                 "output": "",
             }
-            ended.setdefault(cluster.name, []).append(told)
+            ended.setdefault(cluster.name, []).append(answer)
         for name, events in ended.items():
             by_name[name].say("events", events=events)
         for cluster in self.clusters:

@@ -80,8 +80,8 @@ def test_rainbows_cost_at_four_dollars(door):
     ]
     selector = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": steps}]}}
     body = {"jobspec": rainbow.job(), "selector": selector}
-    told = door.good("POST", "/v1/jobs", body, *(place.token for place in places.values()))
-    values = told["decision"]["selection"]["steps"][0]["values"]
+    answer = door.good("POST", "/v1/jobs", body, *(place.token for place in places.values()))
+    values = answer["decision"]["selection"]["steps"][0]["values"]
     assert values == pytest.approx({"dear": 1600 / 3600, "cheap": 800 / 3600})
 
 
@@ -91,8 +91,8 @@ def test_rainbows_range_with_another_version(door, version, fits):
     data = {**rainbow.SPACK1, "version": version}
     rainbow.put(door, place, "spack", rainbow.subsystem("spack0", {"spack1": ("spack0", data)}, [("n0", "spack1")]))
     spec = rainbow.needs("spack", "range", {"field": "version", "min": "0.5.1", "max": "0.5.5"})
-    found = rainbow.fits(door.match(spec, place.token))
-    assert (found == 1) is bool(fits)
+    result = rainbow.fits(door.match(spec, place.token))
+    assert (result == 1) is bool(fits)
 
 
 def test_grid_engines_environments_with_one_slot_more(door):

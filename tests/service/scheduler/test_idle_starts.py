@@ -37,11 +37,11 @@ def graph_of(nodes: list[tuple[int, int]]) -> dict[str, Any]:
     return {"graph": {"nodes": vertices, "edges": edges}}
 
 
-def gang_of(asked: list[dict[str, Any]]) -> dict[str, Any]:
+def gang_of(requests: list[dict[str, Any]]) -> dict[str, Any]:
     """A group of tasks that start together, each with resources of its own."""
-    tasks = [{"name": f"t{k}", "command": ["true"], "resources": f"r{k}"} for k in range(len(asked))]
+    tasks = [{"name": f"t{k}", "command": ["true"], "resources": f"r{k}"} for k in range(len(requests))]
     return {
-        "resources": {f"r{k}": one for k, one in enumerate(asked)},
+        "resources": {f"r{k}": one for k, one in enumerate(requests)},
         "groups": [{"name": "g", "tasks": tasks}],
     }
 
@@ -65,18 +65,18 @@ def check(policy: tuple[str, dict[str, Any]], nodes: list[tuple[int, int]], jobs
     with TemporaryDirectory() as folder:
         service = open_service_at(Path(folder), Clock())
         api = Api(service)
-        told = api.good("POST", "/v1/clusters", {"name": "oak", "graph": graph_of(nodes)}, REGISTRATION)
+        reported = api.good("POST", "/v1/clusters", {"name": "oak", "graph": graph_of(nodes)}, REGISTRATION)
         name, given_ = policy
-        api.good("PATCH", "/v1/clusters/oak/scheduler", {"policy": name, "settings": given_}, told["secret"])
-        api.good("POST", "/v1/clusters/oak/heartbeat", {"agent": "a"}, told["secret"])
-        for asked in jobs:
-            answer = api.call("POST", "/v1/jobs", {"jobspec": gang_of(asked)}, told["token"])
+        api.good("PATCH", "/v1/clusters/oak/scheduler", {"policy": name, "settings": given_}, reported["secret"])
+        api.good("POST", "/v1/clusters/oak/heartbeat", {"agent": "a"}, reported["secret"])
+        for request in jobs:
+            answer = api.call("POST", "/v1/jobs", {"jobspec": gang_of(request)}, reported["token"])
             if answer.status_code >= 300:
                 continue
             job = answer.get_json()["id"]
             step_safely(service, "oak")
-            shown = api.good("GET", f"/v1/jobs/{job}", None, told["token"])
+            shown = api.good("GET", f"/v1/jobs/{job}", None, reported["token"])
             assert {task["state"] for task in shown["tasks"]} == {"ASSIGNED"}, shown["wait"]
-            api.good("DELETE", f"/v1/jobs/{job}", None, told["token"])
+            api.good("DELETE", f"/v1/jobs/{job}", None, reported["token"])
             step_safely(service, "oak")
         service.close()

@@ -38,8 +38,8 @@ def start_next(oak: Cluster) -> dict[str, Any]:
 
 def end(oak: Cluster, clock: Clock, offer: dict[str, Any]) -> None:
     clock.now += LENGTH
-    told = {"task": offer["id"], "attempt": offer["attempt"], "event": "ended", "result": "exited", "exit_code": 0}
-    oak.say("events", events=[told])
+    answer = {"task": offer["id"], "attempt": offer["attempt"], "event": "ended", "result": "exited", "exit_code": 0}
+    oak.say("events", events=[answer])
 
 
 @pytest.mark.parametrize("policy", ["priority", "load_based"])
@@ -70,8 +70,8 @@ def test_eta_page_step_and_simulation_agree_on_an_account_of_one_core(
         assert (offer["job"], clock.now) == (job, begun + k * LENGTH)
         end(oak, clock, offer)
         offer = start_next(oak) if job != jobs[-1] else {}
-    file, kept = tmp_path / "now.yaml", {"policy": policy, "settings": settings}
-    file.write_text(json.dumps(kept))
+    file, stored = tmp_path / "now.yaml", {"policy": policy, "settings": settings}
+    file.write_text(json.dumps(stored))
     history = ("--history", "..", "--database", database, "--windows", "1", "-o", "json")
     answer = CliRunner().invoke(main, ["policy", "simulate", str(file), str(file), *history])
     assert answer.exit_code == 0, answer.output

@@ -168,8 +168,8 @@ def test_cost_of_a_large_bag_grows_with_its_tasks_alone(api):
             began = time.thread_time() if turn == 1 else began  # the first reads the jobspec, whatever its length
             for offer in (offers := oak.take()):
                 assert offer["processes"] == 1
-            told = {"attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
-            oak.say("events", events=[{**told, "task": offer["id"]} for offer in offers])
+            answer = {"attempt": 1, "event": "ended", "result": "exited", "exit_code": 0}
+            oak.say("events", events=[{**answer, "task": offer["id"]} for offer in offers])
         return time.thread_time() - began
 
     spent("warm", 500)

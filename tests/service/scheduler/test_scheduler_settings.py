@@ -38,15 +38,15 @@ def state(oak, job):
 @pytest.mark.parametrize("verb", ["PUT", "PATCH"])
 def test_refused_change_is_told_by_pointer_and_changes_nothing(oak, verb, case):
     before = oak.api.good("GET", PATH, None, oak.secret)
-    told = oak.api.problem(422, "policy-invalid", verb, PATH, case["body"], oak.secret)
-    assert told["pointer"] == case["pointer"]
+    answer = oak.api.problem(422, "policy-invalid", verb, PATH, case["body"], oak.secret)
+    assert answer["pointer"] == case["pointer"]
     assert oak.api.good("GET", PATH, None, oak.secret) == before
     assert oak.api.good("GET", f"{PATH}/changes", None, oak.secret) == {"changes": []}
 
 
 def test_unknown_part_is_refused(oak):
-    told = oak.api.problem(400, "request-invalid", "PUT", PATH, {"setting": {}}, oak.secret)
-    assert told["detail"] == "unknown key setting; did you mean settings?"
+    answer = oak.api.problem(400, "request-invalid", "PUT", PATH, {"setting": {}}, oak.secret)
+    assert answer["detail"] == "unknown key setting; did you mean settings?"
 
 
 def test_patch_changes_only_what_is_given_and_null_brings_the_default_back(oak):
@@ -97,13 +97,13 @@ def test_every_change_is_audited(oak):
     clock.now += 60
     oak.api.good("PATCH", PATH, {"settings": {"rebalance_threshold": 20}, "limits": {"throttle": 3}}, ADMIN)
     change(oak, settings={"rebalance_threshold": 20})
-    found = oak.api.good("GET", f"{PATH}/changes", None, oak.secret)["changes"]
-    assert [(one["what"], one["from"], one["to"], one["who"].split()[0]) for one in found] == [
+    result = oak.api.good("GET", f"{PATH}/changes", None, oak.secret)["changes"]
+    assert [(one["what"], one["from"], one["to"], one["who"].split()[0]) for one in result] == [
         ("limits.throttle", -1, 3, "admin"),
         ("settings.rebalance_threshold", 10, 20, "admin"),
         ("settings.rebalance_threshold", 0, 10, "secret"),
     ]
-    assert found[2]["changed_at"] < found[1]["changed_at"]
+    assert result[2]["changed_at"] < result[1]["changed_at"]
     assert oak.secret not in str(oak.api.good("GET", f"{PATH}/changes", None, oak.secret))
 
 
@@ -148,8 +148,8 @@ def test_limit_refuses_what_is_too_much_and_says_which(oak, limits, requestors, 
     for requestor in requestors[:-1]:
         submit(oak, requestor)
     body = {"jobspec": jobspec(1), "requestor": requestors[-1]}
-    told = oak.api.problem(429, "too-many", "POST", "/v1/jobs", body, oak.token)
-    assert told["limit"] == limit
+    answer = oak.api.problem(429, "too-many", "POST", "/v1/jobs", body, oak.token)
+    assert answer["limit"] == limit
     change(oak, limits={limit: -1})
     submit(oak, requestors[-1])
 

@@ -50,15 +50,15 @@ def test_a_server_without_accounts_takes_any_job_and_writes_no_usage(api, oak, c
 
 
 def test_the_jobspec_names_the_account_or_the_request_or_it_is_the_default(api, bio):
-    asked = [{}, {"system": {"account": "bio"}}, {"system": {"bank": "cfd"}, "user": "bob"}, {"account": "bio"}]
-    found = [submit(api, bio, **one).get_json()["id"] for one in asked]
-    shown = [api.good("GET", f"/v1/jobs/{job}", None, bio.token)["account"] for job in found]
+    requests = [{}, {"system": {"account": "bio"}}, {"system": {"bank": "cfd"}, "user": "bob"}, {"account": "bio"}]
+    results = [submit(api, bio, **one).get_json()["id"] for one in requests]
+    shown = [api.good("GET", f"/v1/jobs/{job}", None, bio.token)["account"] for job in results]
     assert shown == ["bio", "bio", "cfd", "bio"]
 
 
 def test_an_account_that_is_unknown_or_not_theirs_is_refused_with_those_they_may_use(api, bio):
-    for asked in ("cfd", "nonsense"):
-        answer = submit(api, bio, account=asked)
+    for request in ("cfd", "nonsense"):
+        answer = submit(api, bio, account=request)
         assert (answer.status_code, answer.get_json()["accounts"]) == (403, ["bio"])
         assert "ann may use: bio" in answer.get_json()["detail"]
     assert "no default account" in submit(api, bio, "bob").get_json()["detail"]
@@ -78,13 +78,13 @@ def test_usage_is_what_tasks_held_to_the_second_by_day_user_cluster_and_type(api
     [offer] = begin(bio)
     clock.now += 72.5
     bio.end(offer)
-    found = {(row["day"], row["user"], "oak", row["type"]): row["used"] for row in rows(api, usage_days)}
-    assert found[19_999, "ann", "oak", "core"] == 30.0
-    assert found[20_000, "ann", "oak", "core"] == 42.5
-    assert found[20_000, "ann", "oak", "cost"] == pytest.approx(42.5 * 8 / 2 / 3_600)  # a node has two cores
-    told = api.good("GET", "/v1/usage?by=account,user,cluster&since=2024-10-01", None, ADMIN)["rows"]
-    assert told[0]["hours"]["core"] == pytest.approx(72.5 / 3_600)
-    assert (told[0]["account"], told[0]["user"], told[0]["cluster"]) == ("bio", "ann", "oak")
+    results = {(row["day"], row["user"], "oak", row["type"]): row["used"] for row in rows(api, usage_days)}
+    assert results[19_999, "ann", "oak", "core"] == 30.0
+    assert results[20_000, "ann", "oak", "core"] == 42.5
+    assert results[20_000, "ann", "oak", "cost"] == pytest.approx(42.5 * 8 / 2 / 3_600)  # a node has two cores
+    answer = api.good("GET", "/v1/usage?by=account,user,cluster&since=2024-10-01", None, ADMIN)["rows"]
+    assert answer[0]["hours"]["core"] == pytest.approx(72.5 / 3_600)
+    assert (answer[0]["account"], answer[0]["user"], answer[0]["cluster"]) == ("bio", "ann", "oak")
     text = api.call("GET", "/v1/usage?csv=true&since=2024-10-01", None, ADMIN).get_data(as_text=True)
     assert text.splitlines()[0] == "account,core,cost,node"
 
@@ -151,8 +151,8 @@ def test_over_budget_a_job_is_accepted_behind_all_others_where_the_account_says_
 
 def test_under_a_budget_a_job_needs_a_time_limit(api, bio):
     put(api, "bio", budget={"amount": 1})
-    told = submit(api, bio, seconds=0)
-    assert (told.status_code, told.get_json()["pointer"]) == (422, "/attributes/system/duration")
+    answer = submit(api, bio, seconds=0)
+    assert (answer.status_code, answer.get_json()["pointer"]) == (422, "/attributes/system/duration")
 
 
 def test_limits_of_an_account_hold_for_all_below_it_over_all_clusters_or_for_one(api, bio):
@@ -175,8 +175,8 @@ def test_accounts_are_changed_by_the_administrator_alone(api, bio):
 
 def test_a_token_of_one_user_sees_their_accounts_and_usage_only(api, bio, clock):
     made = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["ann"]}, bio.secret)["token"]
-    found = api.good("GET", "/v1/accounts", None, made)["accounts"]
-    assert [(one["name"], [u["user"] for u in one["users"]]) for one in found] == [("bio", ["ann"])]
+    result = api.good("GET", "/v1/accounts", None, made)["accounts"]
+    assert [(one["name"], [u["user"] for u in one["users"]]) for one in result] == [("bio", ["ann"])]
     api.problem(404, "not-found", "GET", "/v1/accounts/cfd", None, made)
     submit(api, bio, "bob", account="cfd")
     [offer] = begin(bio)
@@ -199,15 +199,15 @@ def test_a_start_and_an_end_in_one_message_are_charged_as_the_record_has_them(ap
     submit(api, bio)
     bio.say("heartbeat", workers=["n0", "n1"])
     [offer] = bio.take()
-    told = {"task": offer["id"], "attempt": offer["attempt"]}
+    answer = {"task": offer["id"], "attempt": offer["attempt"]}
 
     def later() -> float:
         clock.now += 1.0
         return clock.now
 
     monkeypatch.setattr(api.service, "clock", later)
-    ended = {**told, "event": "ended", "result": "exited", "exit_code": 0, "output": ""}
-    bio.say("events", events=[{**told, "event": "started"}, ended])
+    ended = {**answer, "event": "ended", "result": "exited", "exit_code": 0, "output": ""}
+    bio.say("events", events=[{**answer, "event": "started"}, ended])
     [task] = api.good("GET", f"/v1/jobs/{offer['job']}", None, bio.token)["tasks"]
     held = seconds_of(task["ended_at"]) - seconds_of(task["started_at"])
     assert held > 0
@@ -230,5 +230,5 @@ def test_why_says_how_much_of_its_share_the_account_has_used(api, bio, clock):
     clock.now += 50
     bio.end(offer)
     clock.now += 10
-    found = api.good("GET", f"/v1/jobs/{job}/why", None, bio.token)["account"]
-    assert found["text"] == "account bio has used 150 % of its share, 1 account comes first"
+    result = api.good("GET", f"/v1/jobs/{job}/why", None, bio.token)["account"]
+    assert result["text"] == "account bio has used 150 % of its share, 1 account comes first"

@@ -110,8 +110,10 @@ def test_policy_is_told_class_service_progress_nodepool_and_of_jobs_that_only_ru
     progress = jobs[ann].progress
     assert (progress.items_left, progress.items_done, progress.initialised) == (8, 4, True)
     assert [(len(job.gangs), job.running) for job in view.jobs] == [(0, 2), (0, 2), (0, 1)]
-    told = {(r.progress.initialised, r.progress.seconds_initialising, r.progress.seconds_invested) for r in view.runs}
-    assert told == {(True, 5.0, 20.0)}
+    answers = {
+        (r.progress.initialised, r.progress.seconds_initialising, r.progress.seconds_invested) for r in view.runs
+    }
+    assert answers == {(True, 5.0, 20.0)}
     assert {worker.id: worker.pool for worker in view.workers} == {"n0": "big", "n1": "wide", "n2": ""}
 
 

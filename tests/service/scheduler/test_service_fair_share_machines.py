@@ -44,8 +44,8 @@ def test_machine_whose_heartbeats_stop_is_lost_and_its_work_goes_elsewhere(there
 
 def test_missed_heartbeats_are_recorded_and_a_lease_of_them_is_the_threshold(there, clock):
     def missed():
-        found = there.api.good("GET", "/v1/clusters/one/workers", None, there.cluster.secret)["workers"]
-        return {(one["missed"], one["state"]) for one in found}
+        result = there.api.good("GET", "/v1/clusters/one/workers", None, there.cluster.secret)["workers"]
+        return {(one["missed"], one["state"]) for one in result}
 
     lease = there.api.service.settings.lease
     ann = there.submit("ann", elastic(1, 4))
@@ -160,8 +160,8 @@ def test_refused_settings_change_nothing(there):
     ann = there.submit("ann", elastic(1, 8))
     there.settle()
     body = {"settings": settings(classes={"fair": {**FAIR, "nodepool": "nowhere"}})}
-    told = there.api.problem(422, "policy-invalid", "PUT", "/v1/clusters/one/scheduler", body, there.cluster.secret)
-    assert told["pointer"] == "/settings/classes/fair/nodepool"
+    answer = there.api.problem(422, "policy-invalid", "PUT", "/v1/clusters/one/scheduler", body, there.cluster.secret)
+    assert answer["pointer"] == "/settings/classes/fair/nodepool"
     assert not there.step()
     assert there.held() == {ann: 8}
 

@@ -63,13 +63,13 @@ def test_jobs_in_line_are_expected_one_after_the_other(oak: Cluster, clock: Cloc
     for offer in oak.take():
         oak.say("events", events=[{"task": offer["id"], "attempt": offer["attempt"], "event": "started"}])
     forecast(oak.api)
-    told = [eta(oak, job) for job in jobs]
-    assert told[0]["how"] == "running"
-    assert [one["start"] for one in told[1:]] == [at(clock, 300), at(clock, 600)]  # half of each limit
-    assert told[2]["end"] == at(clock, 900)
-    assert told[2]["ahead"] == {"jobs": 1, "core_hours": round(4 * 300 / 3_600, 2)}
-    assert (told[2]["low"], told[2]["high"], told[2]["earned"]) == (None, None, False)
-    assert told[2]["text"] == "no forecast yet: 0 minutes of history"
+    answers = [eta(oak, job) for job in jobs]
+    assert answers[0]["how"] == "running"
+    assert [one["start"] for one in answers[1:]] == [at(clock, 300), at(clock, 600)]  # half of each limit
+    assert answers[2]["end"] == at(clock, 900)
+    assert answers[2]["ahead"] == {"jobs": 1, "core_hours": round(4 * 300 / 3_600, 2)}
+    assert (answers[2]["low"], answers[2]["high"], answers[2]["earned"]) == (None, None, False)
+    assert answers[2]["text"] == "no forecast yet: 0 minutes of history"
 
 
 def test_a_job_that_has_ended_is_told_so_while_the_last_forecast_still_knows_it(oak: Cluster) -> None:
@@ -79,9 +79,9 @@ def test_a_job_that_has_ended_is_told_so_while_the_last_forecast_still_knows_it(
     forecast(oak.api)
     for job in (runs, waits):
         oak.api.good("DELETE", f"/v1/jobs/{job}", None, oak.token)
-    told = eta(oak, waits)
-    assert (told["state"], told["how"], told["start"]) == ("CANCELED", "unknown", None)
-    assert told["text"] == "the job has ended: CANCELED"
+    answer = eta(oak, waits)
+    assert (answer["state"], answer["how"], answer["start"]) == ("CANCELED", "unknown", None)
+    assert answer["text"] == "the job has ended: CANCELED"
 
 
 def test_a_cluster_that_schedules_for_itself_is_forecast_by_the_ends_of_what_it_has(
@@ -129,8 +129,8 @@ def test_a_forecast_survives_the_server_and_turns_out(
     forecast(oak.api)
     again = open_service_at(database, clock)
     try:
-        told = Api(again).good("GET", f"/v1/jobs/{jobs[1]}/eta", None, oak.token)
-        assert (told["how"], told["start"], told["first"]["start"]) == ("ahead", at(clock, 300), at(clock, 300))
+        answer = Api(again).good("GET", f"/v1/jobs/{jobs[1]}/eta", None, oak.token)
+        assert (answer["how"], answer["start"], answer["first"]["start"]) == ("ahead", at(clock, 300), at(clock, 300))
         clock.now += 60
         oak.say("heartbeat")
         oak.end(offer)
@@ -172,14 +172,14 @@ def test_a_band_is_shown_where_the_cluster_has_earned_it_and_no_longer(oak: Clus
         scores += count
         oak.say("heartbeat")
         forecast(oak.api)
-        told = eta(oak, waiting)
+        answer = eta(oak, waiting)
         shown = bands(oak, waiting)
         assert all(one == shown[0] for one in shown)
-        assert (None in shown[0]) == bool(told["text"]) == (not told["earned"])
+        assert (None in shown[0]) == bool(answer["text"]) == (not answer["earned"])
         now = oak.api.good("GET", f"/v1/jobs/{waiting}/why", None, oak.token)["now"]["start"]
-        assert now["text"] == told["text"]
-        assert now["expected"] == (told["start"] if told["earned"] else None)
-        return str(told["text"])
+        assert now["text"] == answer["text"]
+        assert now["expected"] == (answer["start"] if answer["earned"] else None)
+        return str(answer["text"])
 
     oak.say("heartbeat")
     waiting = submit(oak, 2)[1]
@@ -208,8 +208,8 @@ def test_a_start_past_its_band_counts_as_missed_before_it_comes(oak: Cluster, cl
         clock.now += waited
         oak.say("heartbeat")
         forecast(oak.api)
-        [told] = oak.api.service.state(Outlook).every().values()
-        assert list(told.missed) == missed
+        [answer] = oak.api.service.state(Outlook).every().values()
+        assert list(answer.missed) == missed
 
 
 def test_other_processes_read_the_room_that_was_stored(oak: Cluster, clock: Clock, database: str) -> None:
@@ -219,8 +219,8 @@ def test_other_processes_read_the_room_that_was_stored(oak: Cluster, clock: Cloc
     forecast(oak.api)
     again = open_service_at(database, clock)
     try:
-        [found] = Api(again).good("POST", "/v1/eta", jobspec(2, duration=60), oak.token)["candidates"]
-        assert (found["known"], found["wait"]) == (True, 300)
+        [result] = Api(again).good("POST", "/v1/eta", jobspec(2, duration=60), oak.token)["candidates"]
+        assert (result["known"], result["wait"]) == (True, 300)
     finally:
         again.close()
 
@@ -245,9 +245,9 @@ def test_a_policy_that_raises_makes_the_forecast_unknown_once_in_the_log_and_ste
     made._due.clear()
     made._heard.clear()
     made.turn()
-    told = eta(oak, jobs[0])
-    assert told["how"] == "unknown"
-    assert "ArithmeticError: too many" in told["text"]
+    answer = eta(oak, jobs[0])
+    assert answer["how"] == "unknown"
+    assert "ArithmeticError: too many" in answer["text"]
     assert oak.api.good("GET", "/v1/clusters/oak/forecast", None, oak.secret)["fault"]
     assert len(oak.take()) == 1
     said = capfd.readouterr()
@@ -272,11 +272,11 @@ def test_without_lengths_and_limits_nobody_knows_and_says_why(oak: Cluster) -> N
     jobs = submit(oak, 2, duration=0)
     oak.take()
     forecast(oak.api)
-    told = eta(oak, jobs[1])
-    assert (told["how"], told["start"]) == ("unknown", None)
-    assert told["text"] == "1 running task has no known end"
-    [found] = oak.api.good("POST", "/v1/eta", jobspec(1, duration=60), oak.token)["candidates"]
-    assert (found["known"], found["finish"]) == (False, None)
+    answer = eta(oak, jobs[1])
+    assert (answer["how"], answer["start"]) == ("unknown", None)
+    assert answer["text"] == "1 running task has no known end"
+    [result] = oak.api.good("POST", "/v1/eta", jobspec(1, duration=60), oak.token)["candidates"]
+    assert (result["known"], result["finish"]) == (False, None)
 
 
 def test_a_job_that_waits_for_another_says_so(oak: Cluster) -> None:
@@ -286,9 +286,9 @@ def test_a_job_that_waits_for_another_says_so(oak: Cluster) -> None:
     second = oak.api.good("POST", "/v1/jobs", spec, oak.token)["id"]
     oak.take()
     forecast(oak.api)
-    told = eta(oak, second)
-    assert told["how"] == "unknown"
-    assert first in told["text"]
+    answer = eta(oak, second)
+    assert answer["how"] == "unknown"
+    assert first in answer["text"]
 
 
 def test_a_cluster_whose_agent_is_away_says_so(oak: Cluster) -> None:
@@ -326,9 +326,9 @@ def test_ten_thousand_waiting_tasks_are_forecast_and_what_is_behind_them_says_so
     begin = time.thread_time()
     forecast(oak.api)
     assert time.thread_time() - begin < 60
-    told = eta(oak, many)
-    assert (told["how"], told["start"]) == ("ahead", at(clock, 0))
-    assert told["end"] == at(clock, 30 * most / 4)
+    answer = eta(oak, many)
+    assert (answer["how"], answer["start"]) == ("ahead", at(clock, 0))
+    assert answer["end"] == at(clock, 30 * most / 4)
     behind = eta(oak, last)
     assert behind["how"] == "unknown"
     assert behind["text"]
@@ -339,10 +339,10 @@ def test_bookings_are_forgotten_with_the_next_forecast(oak: Cluster, clock: Cloc
     made = forecast(oak.api)
     outlook = oak.api.service.state(Outlook)
     entry = oak.api.service.catalogue["oak"]
-    told = outlook.of(entry.id, clock.now)
-    assert told is not None
-    assert told.room is not None
-    assert told.room.at(clock.now)["core"] == 4
+    answer = outlook.of(entry.id, clock.now)
+    assert answer is not None
+    assert answer.room is not None
+    assert answer.room.at(clock.now)["core"] == 4
     made._due.clear()
     made._heard.clear()
     made.turn()
@@ -398,10 +398,10 @@ def test_a_cluster_whose_step_does_not_come_back_keeps_no_other_from_its_forecas
 def test_a_turn_over_many_clusters_looks_again_who_is_dirty(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ash", "elm", "oak"):
         api.register(name).say("heartbeat")
-    made, asked, now = Forecaster(api.service), list[str](), [0.0]
+    made, request, now = Forecaster(api.service), list[str](), [0.0]
 
     def slow(entry: Any) -> float:
-        asked.append(entry.cluster.name)
+        request.append(entry.cluster.name)
         now[0] += 2.0
         return 0.0
 
@@ -409,8 +409,8 @@ def test_a_turn_over_many_clusters_looks_again_who_is_dirty(api: Api, monkeypatc
     monkeypatch.setattr(api.service, "monotonic", lambda: now[0])
     for _ in range(3):
         made.turn()
-    assert sorted(asked) == ["ash", "elm", "oak"]
+    assert sorted(request) == ["ash", "elm", "oak"]
     now[0] += 10.0
     api.service.tell(api.service.catalogue["elm"].id)
     made.turn()
-    assert asked[3:] == ["elm"]
+    assert request[3:] == ["elm"]

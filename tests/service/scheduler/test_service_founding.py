@@ -58,8 +58,8 @@ def test_tables_of_the_resource_manager_are_figures(api):
 def test_default_classes_that_are_missing_are_named_together(api, oak):
     classes = {name: {"policy": name} for name in ("FAIR_SHARE", "FIXED_SHARE", "RESERVE")}
     body = {"policy": "fair_share", "settings": {"classes": classes}}
-    told = api.problem(422, "policy-invalid", "PUT", "/v1/clusters/oak/scheduler", body, oak.secret)
-    assert told["detail"].startswith("no FAIR_SHARE, FIXED_SHARE or RESERVE class is the default")
+    answer = api.problem(422, "policy-invalid", "PUT", "/v1/clusters/oak/scheduler", body, oak.secret)
+    assert answer["detail"].startswith("no FAIR_SHARE, FIXED_SHARE or RESERVE class is the default")
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_reservation_without_a_zone_is_at_the_clusters_own_hour(api, oak, clock)
     ]
     for local, utc in starts:
         assert api.good("POST", path, {**body, "start": local}, oak.secret)["start"] == utc
-    told = api.problem(422, "value-refused", "POST", path, {**body, "start": "2026-03-29T02:30:00"}, oak.secret)
-    assert told["detail"] == "start: 2026-03-29 02:30 does not exist there: clocks are put forward"
-    assert told["pointer"] == "/start"
+    answer = api.problem(422, "value-refused", "POST", path, {**body, "start": "2026-03-29T02:30:00"}, oak.secret)
+    assert answer["detail"] == "start: 2026-03-29 02:30 does not exist there: clocks are put forward"
+    assert answer["pointer"] == "/start"
 
 
 VERSIONS = {
@@ -169,6 +169,6 @@ VERSIONS = {
 @pytest.mark.parametrize("dialect", VERSIONS)
 def test_an_unknown_version_is_a_warning_in_every_dialect(api, oak, dialect):
     for version, warned in ((1, False), (9, True)):
-        told = api.good("POST", "/v1/match", {"jobspec": {"version": version, **VERSIONS[dialect]}}, oak.token)
+        answer = api.good("POST", "/v1/match", {"jobspec": {"version": version, **VERSIONS[dialect]}}, oak.token)
         text = "/version 9 is unknown; the jobspec is read as version 1"
-        assert (text in told.get("warnings", [])) is warned
+        assert (text in answer.get("warnings", [])) is warned

@@ -54,13 +54,13 @@ def submit(api, there, job):
 def test_starts_where_it_fits_and_says_why_it_does_not(api, case, policy):
     there = site(api, case, policy)
     for job in case["jobs"]:
-        told = submit(api, there, job)
+        answer = submit(api, there, job)
         offers = {offer["job"]: offer["placement"] for offer in there.take()}
         if "holds" in job:
-            assert offers == {told: job["holds"]}
+            assert offers == {answer: job["holds"]}
         else:
             assert offers == {}
-            wait = api.good("GET", f"/v1/jobs/{told}/why", None, there.token)["wait"]
+            wait = api.good("GET", f"/v1/jobs/{answer}/why", None, there.token)["wait"]
             assert job["waits"] in wait["text"]
             assert wait["facts"]["fragmented"]["worker"] == "node0"
 
@@ -101,8 +101,8 @@ class Site:
 
     def policy(self):
         policy = POLICIES[self.chance.choice(sorted(POLICIES))]
-        told = {"policy": policy["name"], "settings": policy.get("settings", {})}
-        self.api.good("PUT", "/v1/clusters/oak/scheduler", told, self.there.secret)
+        answer = {"policy": policy["name"], "settings": policy.get("settings", {})}
+        self.api.good("PUT", "/v1/clusters/oak/scheduler", answer, self.there.secret)
 
     def restart(self):
         """Forget what is kept, as a process that begins anew."""

@@ -48,8 +48,8 @@ def submitted(api, cluster, priority):
 def test_a_submit_that_asks_for_more_than_a_site_allows_is_told_what_counts(api, policy, most, asked, warned):
     cluster = register(api, policy, {"most_asked_priority": most})
     made = submitted(api, cluster, asked)
-    told = [text for text in made["decision"]["warnings"] if "counts as" in text]
-    assert told == warned
+    answers = [text for text in made["decision"]["warnings"] if "counts as" in text]
+    assert answers == warned
     why = api("GET", f"/v1/jobs/{made['id']}/why", cluster["token"]).json
     assert why["decision"]["warnings"] == made["decision"]["warnings"]
 

@@ -14,9 +14,9 @@ __all__ = ["api", "cluster"]  # fixtures
 
 @pytest.fixture
 def agent(api, cluster):
-    found = Agent(api, cluster["secret"])
-    found.say("heartbeat")
-    return found
+    result = Agent(api, cluster["secret"])
+    result.say("heartbeat")
+    return result
 
 
 def switch(api, cluster, policy, **settings):
@@ -185,12 +185,14 @@ def test_can_ever_and_can_now_are_told_of_what_waits(api, service, cluster, agen
     first, second, never = submit(api, cluster, 4), submit(api, cluster, 4, 2), submit(api, cluster, 1, 4)
     step(service, "one")
     assert verified(api, cluster, first) is None  # nothing of it waits
-    told = verified(api, cluster, second)
-    assert (told["ever"], told["now"]["can"]) == ({"can": True, "text": "", "facts": {}}, False)
-    assert told["now"]["text"].startswith("1/2 workers: 1 busy until ")
-    told = verified(api, cluster, never)
-    assert (told["ever"]["can"], told["now"]["can"]) == (False, False)
-    assert "quota" in told["ever"]["text"] or "too few" in told["ever"]["text"] or "room" in told["ever"]["text"]
+    answer = verified(api, cluster, second)
+    assert (answer["ever"], answer["now"]["can"]) == ({"can": True, "text": "", "facts": {}}, False)
+    assert answer["now"]["text"].startswith("1/2 workers: 1 busy until ")
+    answer = verified(api, cluster, never)
+    assert (answer["ever"]["can"], answer["now"]["can"]) == (False, False)
+    assert (
+        "quota" in answer["ever"]["text"] or "too few" in answer["ever"]["text"] or "room" in answer["ever"]["text"]
+    )
 
 
 @pytest.mark.parametrize("policy", [name for name in policies.names() if name != "priority"])
@@ -198,10 +200,10 @@ def test_can_ever_and_can_now_are_told_by_every_policy(api, service, cluster, ag
     switch(api, cluster, policy)
     jobs = [submit(api, cluster, 4) for _ in range(3)]
     step(service, "one")
-    told = [verified(api, cluster, job) for job in jobs]
+    answers = [verified(api, cluster, job) for job in jobs]
     if policy == "delegate":
-        assert told == [None] * 3
+        assert answers == [None] * 3
         return
-    assert [bool(one and one["ever"]["can"]) for one in told] == [False, False, True]
-    assert told[2]["now"]["can"] is False
-    assert told[2]["now"]["text"]
+    assert [bool(one and one["ever"]["can"]) for one in answers] == [False, False, True]
+    assert answers[2]["now"]["can"] is False
+    assert answers[2]["now"]["text"]

@@ -36,8 +36,8 @@ def fill(api, oak, *kinds):
 
 
 def test_a_qos_that_is_unknown_or_forbidden_is_refused_with_those_one_may_use(api, centre):
-    for asked in ("urgent", "urgnet"):
-        answer = submit(api, centre, "ann", asked)
+    for request in ("urgent", "urgnet"):
+        answer = submit(api, centre, "ann", request)
         assert (answer.status_code, answer.get_json()["qos"]) == (403, ["low", "safe"])
     assert answer.get_json()["detail"].endswith("ann may use: low, safe")
     job = submit(api, centre, "bob", "urgent").get_json()["id"]
@@ -70,8 +70,8 @@ def test_a_job_preempts_what_it_may_with_signal_and_grace_and_takes_its_place(ap
     _, low, _, plain = fill(api, centre, "safe", "low", "safe", None)
     urgent = submit(api, centre, "bob", "urgent").get_json()["id"]
     step(api.service, "oak")
-    told = centre.say("receive")["stop"]
-    assert told == [{"id": low["id"], "attempt": 1, "signal": "USR1", "grace": 9}]  # the lowest priority
+    answer = centre.say("receive")["stop"]
+    assert answer == [{"id": low["id"], "attempt": 1, "signal": "USR1", "grace": 9}]  # the lowest priority
     step(api.service, "oak")
     assert len(centre.say("receive")["stop"]) == 1  # once
     why = api.good("GET", f"/v1/jobs/{low['job']}/why", None, centre.token)["wait"]
@@ -148,13 +148,13 @@ def test_usage_of_a_cluster_is_not_shown_to_who_registers_its_name_again(api, ce
     [offer] = fill(api, centre, None)
     clock.now += 3_600
     centre.end(offer)
-    asked = "/v1/usage?by=cluster,account&since=2024-09-01"
-    rows = api.good("GET", asked, None, centre.secret)["rows"]
+    query = "/v1/usage?by=cluster,account&since=2024-09-01"
+    rows = api.good("GET", query, None, centre.secret)["rows"]
     assert [row["cluster"] for row in rows] == ["oak"]
     api.good("DELETE", "/v1/clusters/oak", None, centre.secret)
     again = api.register("oak")
-    assert api.good("GET", asked, None, again.secret)["rows"] == []
-    assert api.good("GET", asked, None, ADMIN)["rows"] == rows  # statements name it still
+    assert api.good("GET", query, None, again.secret)["rows"] == []
+    assert api.good("GET", query, None, ADMIN)["rows"] == rows  # statements name it still
 
 
 def test_an_account_shows_what_it_borrows_and_lends_and_gets_back_what_it_is_guaranteed(api, centre):

@@ -87,11 +87,11 @@ def test_list_show_why_and_the_page_say_the_same_before_and_after_ends(api, serv
         for task in tasks[:ended]:
             agent.end(task)
         listed = api("GET", "/v1/jobs?limit=1000&state=waiting", cluster["token"]).json["jobs"]
-        told = {one["id"]: one["wait"] for one in listed if one["wait"]}
-        assert len(told) >= MANY - 6
+        answer = {one["id"]: one["wait"] for one in listed if one["wait"]}
+        assert len(answer) >= MANY - 6
         differ = [
             job
-            for job, wait in told.items()
+            for job, wait in answer.items()
             if not (
                 wait
                 == api("GET", f"/v1/jobs/{job}", cluster["token"]).json["wait"]
@@ -99,7 +99,7 @@ def test_list_show_why_and_the_page_say_the_same_before_and_after_ends(api, serv
             )
         ]
         assert differ == []
-        planned = [wait for wait in told.values() if wait["at"]]
+        planned = [wait for wait in answer.values() if wait["at"]]
         assert len({(wait["at"], wait["plan"]) for wait in planned}) == 1
         clock.now += 2
 
@@ -147,9 +147,9 @@ def test_a_step_that_waited_for_its_disk_lets_readers_plan(api, service, clock, 
     *_, last = submit(api, cluster, many=8)
     commit = scheduler_step._carry_out
 
-    def slow(*told):
+    def slow(*answer):
         time.sleep(BUDGET * 1.5)
-        return commit(*told)
+        return commit(*answer)
 
     monkeypatch.setattr(scheduler_step, "_carry_out", slow)
     step(service, "one")
@@ -338,15 +338,15 @@ def test_texts_that_a_former_version_stored_are_ignored_and_replaced_by_codes_as
     records = {}
     with again.store.read() as connection:
         records = {record.id: record for record in stored_jobs.some(connection, waiting)}
-    found = reasons_of(again, list(records.values()))
-    assert found.keys() == set(waiting)
-    assert all(one["text"] and "old words" not in one["text"] for one in found.values())
-    assert {one["since"] for one in found.values()} == {clock.now - 60}
+    results = reasons_of(again, list(records.values()))
+    assert results.keys() == set(waiting)
+    assert all(one["text"] and "old words" not in one["text"] for one in results.values())
+    assert {one["since"] for one in results.values()} == {clock.now - 60}
     agent.end(tasks[0])
     step(again, "one")
-    kept = codes(service)
-    assert {job: kept[job] for job in waiting if kept[job]}  # no code has changed: nothing is written
-    assert ids[0] in kept
+    stored = codes(service)
+    assert {job: stored[job] for job in waiting if stored[job]}  # no code has changed: nothing is written
+    assert ids[0] in stored
 
 
 # ── a record that is lost on the way to memory ──

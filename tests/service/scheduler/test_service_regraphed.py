@@ -22,16 +22,16 @@ def run(api, there, **asks):
 
 def free(api, name="oak"):
     """Return what is free by worker, as this process knows it, and as one that reads the store anew does."""
-    found = []
+    results = []
     for again in (False, True):
         if again:
             api.service.state(Mirrors).clear()
         step(api.service, name)
         step(api.service, name)  # the second reads what the first has started
         with mirrored(api.service, api.service.catalogue[name]) as mirror:
-            found.append({worker: dict(mirror.occupancy.free(worker)) for worker in mirror.placing.capacity})
-    assert found[0] == found[1]
-    return found[0]
+            results.append({worker: dict(mirror.occupancy.free(worker)) for worker in mirror.placing.capacity})
+    assert results[0] == results[1]
+    return results[0]
 
 
 def resize(api, there, vertex, size):

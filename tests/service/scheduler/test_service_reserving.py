@@ -18,10 +18,10 @@ from tests.conftest import ADMIN, jobspec
 
 @pytest.fixture
 def oak(api):
-    found = api.register("oak")  # two nodes of two cores
-    found.say("heartbeat")
-    plan_by(api, found, "priority", settings={"discipline": "conservative"})
-    return found
+    result = api.register("oak")  # two nodes of two cores
+    result.say("heartbeat")
+    plan_by(api, result, "priority", settings={"discipline": "conservative"})
+    return result
 
 
 def plan_by(api, cluster, policy, status=200, **more):
@@ -39,12 +39,12 @@ def wide(nodes=2, cores=2):
 
 
 def body(clock, start=100, seconds=50, nodes=2, **more):
-    found = {"jobspec": wide(nodes), "duration": seconds, **more}
-    return found if start is None else {**found, "start": at(clock, start)}
+    results = {"jobspec": wide(nodes), "duration": seconds, **more}
+    return results if start is None else {**results, "start": at(clock, start)}
 
 
-def reserve(api, cluster, asked, *tokens):
-    return api.good("POST", "/v1/clusters/oak/reservations", asked, *(tokens or [cluster.token]))
+def reserve(api, cluster, request, *tokens):
+    return api.good("POST", "/v1/clusters/oak/reservations", request, *(tokens or [cluster.token]))
 
 
 def submit(api, cluster, seconds, cores=2, requestor=None, nodes=1, **system):
@@ -100,11 +100,13 @@ def test_maintenance_of_all_nodes_is_reserved_over_jobs_without_a_limit_and_says
 def test_what_has_no_room_is_refused_with_every_workers_reason(api, oak, clock):
     submit(api, oak, 10_000)
     oak.take()
-    told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
-    assert told["detail"].endswith("1/2 workers: 1 busy until 16:33 UTC, 1 room for one slot")
+    answer = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock), oak.token)
+    assert answer["detail"].endswith("1/2 workers: 1 busy until 16:33 UTC, 1 room for one slot")
     reserve(api, oak, body(clock, nodes=1))
-    told = api.problem(422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token)
-    assert "1 reserved in advance" in told["detail"]
+    answer = api.problem(
+        422, "unsatisfiable", "POST", "/v1/clusters/oak/reservations", body(clock, nodes=1), oak.token
+    )
+    assert "1 reserved in advance" in answer["detail"]
     big = {**body(clock), "jobspec": wide(1, 5)}
     assert (
         "too small"
@@ -122,9 +124,9 @@ def test_a_job_without_a_limit_before_a_reservation_is_expected_after_it_and_is_
     oak.say("events", events=[{"task": offer["id"], "attempt": 1, "event": "started"}])
     clock.now += 5
     oak.end(offer)
-    kept = reserve(api, oak, body(clock, 100 * 86_400, nodes=1, requestor="ann"))
+    stored = reserve(api, oak, body(clock, 100 * 86_400, nodes=1, requestor="ann"))
     endless = submit(api, oak, 0, nodes=2)
-    barred = submit(api, oak, 10, requestor="eve", reservation=kept["id"])
+    barred = submit(api, oak, 10, requestor="eve", reservation=stored["id"])
     assert oak.take() == []
     wait = show(api, oak, endless)["wait"]
     assert wait["text"].startswith("it has no time limit; with -t 100d or less it would start now; ")
@@ -201,11 +203,11 @@ def test_limits_hold_and_are_told(api, oak, clock):
     for k in range(2):
         reserve(api, oak, body(clock, 100 * k))
     path = "/v1/clusters/oak/reservations"
-    told = api.problem(429, "too-many", "POST", path, body(clock, 300), oak.token)
-    assert (told["limit"], told["most"], told["present"]) == ("max_reservations_per_requestor", 2, 2)
+    answer = api.problem(429, "too-many", "POST", path, body(clock, 300), oak.token)
+    assert (answer["limit"], answer["most"], answer["present"]) == ("max_reservations_per_requestor", 2, 2)
     reserve(api, oak, body(clock, 300, requestor="bob"))
-    told = api.problem(429, "too-many", "POST", path, body(clock, 1_000, 86_401, requestor="eve"), oak.token)
-    assert told["limit"] == "reservation_days"
+    answer = api.problem(429, "too-many", "POST", path, body(clock, 1_000, 86_401, requestor="eve"), oak.token)
+    assert answer["limit"] == "reservation_days"
 
 
 @pytest.mark.parametrize(
@@ -220,17 +222,17 @@ def test_limits_hold_and_are_told(api, oak, clock):
     ],
 )
 def test_malformed_is_refused_with_its_pointer(api, oak, clock, more, pointer):
-    told = api.problem(
+    answer = api.problem(
         400, "request-invalid", "POST", "/v1/clusters/oak/reservations", {**body(clock), **more}, oak.token
     )
-    assert told["pointer"] == pointer
+    assert answer["pointer"] == pointer
     assert api.good("GET", "/v1/clusters/oak/reservations", None, oak.token) == {"reservations": []}
 
 
 def test_a_missing_duration_is_asked_for_in_words(api, oak):
-    asked = {"jobspec": wide(1, 1)}
-    told = api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/reservations", asked, oak.token)
-    assert (told["detail"], told["pointer"]) == ("give duration, or start and end", "/duration")
+    request = {"jobspec": wide(1, 1)}
+    answer = api.problem(400, "request-invalid", "POST", "/v1/clusters/oak/reservations", request, oak.token)
+    assert (answer["detail"], answer["pointer"]) == ("give duration, or start and end", "/duration")
 
 
 @pytest.mark.parametrize(
@@ -242,15 +244,15 @@ def test_a_missing_duration_is_asked_for_in_words(api, oak):
     ],
 )
 def test_workers_of_a_maintenance_that_cannot_be_read_or_found_are_named(api, oak, clock, workers, said):
-    asked = {"workers": workers, "duration": 60}
-    told = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", asked, oak.secret)
-    assert (told["detail"], told["pointer"]) == (said, "/workers")
+    request = {"workers": workers, "duration": 60}
+    answer = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", request, oak.secret)
+    assert (answer["detail"], answer["pointer"]) == (said, "/workers")
 
 
 def test_a_start_in_the_past_is_no_fault_of_form(api, oak, clock):
-    asked = {**body(clock), "start": "1970-01-02T00:00:00Z"}
-    told = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", asked, oak.token)
-    assert told["pointer"] == "/start"
+    request = {**body(clock), "start": "1970-01-02T00:00:00Z"}
+    answer = api.problem(422, "value-refused", "POST", "/v1/clusters/oak/reservations", request, oak.token)
+    assert answer["pointer"] == "/start"
 
 
 def test_it_is_audited_and_told_as_an_event(api, oak, clock):
@@ -261,8 +263,8 @@ def test_it_is_audited_and_told_as_an_event(api, oak, clock):
     assert changes[1]["who"] == "requestor ann"
     assert changes[0]["who"].startswith("secret ")
     assert (changes[0]["to"], changes[1]["from"]) == (None, None)
-    told = api.call("GET", "/v1/events?follow=false&after=0", None, oak.secret).get_data(as_text=True)
-    assert told.count("event: reservation") == 2
+    answer = api.call("GET", "/v1/events?follow=false&after=0", None, oak.secret).get_data(as_text=True)
+    assert answer.count("event: reservation") == 2
 
 
 def test_policies_that_keep_nothing_are_refused_while_something_is_kept(api, oak, clock):
@@ -282,8 +284,8 @@ def test_timeline_shows_what_is_kept_once(api, oak, clock):
 
 
 def maintain(api, cluster, clock, workers="n[0-1]", query="", status=201, **more):
-    asked = {"workers": workers, "start": at(clock, 100), "duration": 700, **more}
-    answer = api.call("POST", f"/v1/clusters/oak/reservations{query}", asked, cluster.secret)
+    request = {"workers": workers, "start": at(clock, 100), "duration": 700, **more}
+    answer = api.call("POST", f"/v1/clusters/oak/reservations{query}", request, cluster.secret)
     assert answer.status_code == status, answer.get_data(as_text=True)
     return answer.json
 
@@ -305,19 +307,19 @@ def test_nothing_runs_on_a_worker_in_maintenance_and_the_reason_names_it(api, oa
     states = {row["state"] for row in api.good("GET", "/v1/nodes", None, oak.secret)["nodes"]}
     assert "maintenance" in states
     begin, end = (datetime.fromtimestamp(clock.now + after, UTC) for after in (-1, 699))
-    told = show(api, oak, long_)["wait"]
-    assert f"; n0 is in maintenance from {begin:%H:%M} UTC to {end:%H:%M} UTC" in told["text"]
-    assert told["facts"]["maintenance"]["n0"]["end"] == rfc3339(end.timestamp())
+    answer = show(api, oak, long_)["wait"]
+    assert f"; n0 is in maintenance from {begin:%H:%M} UTC to {end:%H:%M} UTC" in answer["text"]
+    assert answer["facts"]["maintenance"]["n0"]["end"] == rfc3339(end.timestamp())
 
 
 def test_a_job_without_a_limit_waits_for_a_maintenance_it_would_run_into(api, oak, clock):
     maintain(api, oak, clock)
     endless = submit(api, oak, 0)
     assert oak.take() == []
-    told = show(api, oak, endless)["wait"]["text"]
-    first, second, *_ = told.split("; ")
+    answer = show(api, oak, endless)["wait"]["text"]
+    first, second, *_ = answer.split("; ")
     assert (first, second) == ("it has no time limit", "with -t 100s or less it would start now")
-    assert "; 0/2 workers: 2 in maintenance; n0 is in maintenance from " in told
+    assert "; 0/2 workers: 2 in maintenance; n0 is in maintenance from " in answer
 
 
 def test_a_preview_of_maintenance_lists_what_is_in_the_way_and_makes_nothing(api, oak, clock):
@@ -325,10 +327,10 @@ def test_a_preview_of_maintenance_lists_what_is_in_the_way_and_makes_nothing(api
     oak.take()
     promised = submit(api, oak, 60)
     step(api.service, "oak")
-    kept = reserve(api, oak, body(clock, start=600, nodes=1, requestor="ann"))
-    found = maintain(api, oak, clock, query="?preview=true", status=200)
-    assert sorted(found["must_end"]) == sorted([f"{endless}-0", f"{long_}-0"])
-    assert (found["promised"], found["reservations"], found["id"]) == ([promised], [kept["id"]], None)
+    stored = reserve(api, oak, body(clock, start=600, nodes=1, requestor="ann"))
+    result = maintain(api, oak, clock, query="?preview=true", status=200)
+    assert sorted(result["must_end"]) == sorted([f"{endless}-0", f"{long_}-0"])
+    assert (result["promised"], result["reservations"], result["id"]) == ([promised], [stored["id"]], None)
     assert len(api.good("GET", "/v1/clusters/oak/reservations", None, oak.secret)["reservations"]) == 1
 
 
@@ -375,8 +377,8 @@ def test_what_still_runs_when_a_maintenance_begins_ends_as_was_asked(api, oak, c
         clock.now += seconds
         oak.say("heartbeat", running=list(refs.values()))
         step(api.service, "oak")
-        told = oak.say("heartbeat", running=list(refs.values()))["stop"]
-        assert [{"id": ref["id"], "attempt": ref["attempt"]} for ref in told] == stopped
+        answer = oak.say("heartbeat", running=list(refs.values()))["stop"]
+        assert [{"id": ref["id"], "attempt": ref["attempt"]} for ref in answer] == stopped
     if at_begin:
         assert show(api, oak, one_node)["tasks"][0]["detail"] == "maintenance bios has begun"
         oak.end(offers[one_node], result="stopped", exit_code=None)
@@ -425,13 +427,13 @@ def test_what_no_agent_has_is_taken_back_when_a_maintenance_begins(api, oak, clo
 
 
 def test_maintenance_is_the_clusters_own_to_make_and_to_end(api, oak, clock):
-    asked = {"workers": ["n0"], "start": at(clock, 100), "duration": 50}
+    request = {"workers": ["n0"], "start": at(clock, 100), "duration": 50}
     path = "/v1/clusters/oak/reservations"
-    api.problem(403, "forbidden", "POST", path, asked, oak.token)
+    api.problem(403, "forbidden", "POST", path, request, oak.token)
     made = maintain(api, oak, clock, ["n0"])
     assert api.good("GET", f"{path}/{made['id']}", None, oak.token)["maintenance"] is True
     api.problem(403, "forbidden", "DELETE", f"{path}/{made['id']}", None, oak.token)
-    asked["workers"] = "n[1-2]"
-    assert api.problem(422, "value-refused", "POST", path, asked, oak.secret)["pointer"] == "/workers"
+    request["workers"] = "n[1-2]"
+    assert api.problem(422, "value-refused", "POST", path, request, oak.secret)["pointer"] == "/workers"
     assert api.call("DELETE", f"{path}/{made['id']}", None, oak.secret).status_code == 204
     assert len(oak.take()) == 0

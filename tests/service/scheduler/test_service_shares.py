@@ -18,9 +18,9 @@ TICKETS = {"share": 1000, "share_tree": TREE, "halftime": 0}
 @pytest.fixture
 def agent(api, cluster):
     switch(api, cluster, "priority", tickets=TICKETS)
-    found = Agent(api, cluster["secret"])
-    found.say("heartbeat")
-    return found
+    result = Agent(api, cluster["secret"])
+    result.say("heartbeat")
+    return result
 
 
 def whole(api, cluster, who):

@@ -31,15 +31,15 @@ def test_job_waits_with_a_reason_until_an_agent_is_seen(api, service, cluster, a
 def test_reason_that_is_stored_follows_the_states_of_the_workers(api, service, cluster, agent):
     agent.say("heartbeat")
     names = [one["name"] for one in api("GET", "/v1/clusters/one/workers", cluster["secret"]).json["workers"]]
-    told = []
+    answers = []
     for verb in ("drain", "offline"):
         for name in names:
             assert api("POST", f"/v1/clusters/one/workers/{name}:{verb}", cluster["secret"]).status_code == 200
-        job = told[0][0] if told else submit(api, cluster)
+        job = answers[0][0] if answers else submit(api, cluster)
         step(service, "one")
-        told.append((job, show(api, cluster, job)["wait"]["text"]))
+        answers.append((job, show(api, cluster, job)["wait"]["text"]))
     every = f"({', '.join(names)})"
-    assert [text for _, text in told] == [
+    assert [text for _, text in answers] == [
         f"no worker is available: all {len(names)} workers are {word} {every}" for word in ("draining", "offline")
     ]
 
@@ -83,8 +83,8 @@ def test_job_of_higher_priority_goes_first_as_far_as_its_site_lets_it(api, servi
     agent.say("heartbeat")
     settings = {"settings": {"most_asked_priority": most}}
     assert api("PUT", "/v1/clusters/one/scheduler", cluster["secret"], json=settings).status_code == 200
-    asked = (0, -5, 7, 1024, 3)  # for two workers
-    sent = {submit(api, cluster, attributes={"system": {"priority": priority}}): priority for priority in asked}
+    requests = (0, -5, 7, 1024, 3)  # for two workers
+    sent = {submit(api, cluster, attributes={"system": {"priority": priority}}): priority for priority in requests}
     step(service, "one")
     started = [
         priority for job, priority in sent.items() if show(api, cluster, job)["tasks"][0]["state"] == "ASSIGNED"

@@ -13,14 +13,14 @@ from tests.support.asking import api, cluster
 __all__ = ["api", "cluster"]  # fixtures
 
 
-def plan(api, cluster, status=200, **given):
-    answer = api("POST", "/v1/clusters/one/plan", cluster["secret"], **({"json": given} if given else {}))
+def plan(api, cluster, status=200, **options):
+    answer = api("POST", "/v1/clusters/one/plan", cluster["secret"], **({"json": options} if options else {}))
     assert answer.status_code == status, answer.get_data(as_text=True)
     return answer.json
 
 
-def started(found):
-    return [one["task"] for one in found["orders"] if one["order"] == "start"]
+def started(result):
+    return [one["task"] for one in result["orders"] if one["order"] == "start"]
 
 
 def spec(cores, slots=1, duration=100):
@@ -65,21 +65,21 @@ def test_a_supposition_is_refused_with_its_pointer(api, cluster):
 def test_a_refused_supposition_throws_nothing_of_the_cluster_away(api, service, cluster):
     switch(api, cluster, "priority")
     plan(api, cluster)
-    kept = dict(service.state(Mirrors))
+    stored = dict(service.state(Mirrors))
     plan(api, cluster, 422, jobs=[{"jobspec": spec(1)}, {"jobspec": {"version": 1}}])
     plan(api, cluster, 422, settings={"discipline": "quick"})
-    assert dict(service.state(Mirrors)) == kept
-    assert not any(mirror.placing.gangs for mirror in kept.values())
+    assert dict(service.state(Mirrors)) == stored
+    assert not any(mirror.placing.gangs for mirror in stored.values())
 
 
 def test_who_waits_for_a_mirror_that_is_thrown_away_gets_the_next_one(service, cluster):
     """Else two have a cluster at a time: one the old mirror, the other what is made after it."""
-    entry, held, found = service.catalogue["one"], threading.Event(), []
+    entry, held, results = service.catalogue["one"], threading.Event(), []
 
     def wait():
         held.wait()
         with mirrored(service, entry) as mirror:
-            found.append(service.state(Mirrors).get(entry.id) is mirror)
+            results.append(service.state(Mirrors).get(entry.id) is mirror)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -88,7 +88,7 @@ def test_who_waits_for_a_mirror_that_is_thrown_away_gets_the_next_one(service, c
         threading.Event().wait(0.2)  # it waits for the lock by now
         raise ZeroDivisionError
     waiting.join(10)
-    assert found == [True]
+    assert results == [True]
 
 
 def test_job_whose_tasks_all_have_a_place_waits_for_nothing(api, service, cluster):

@@ -14,9 +14,9 @@ QUEUE = {"queues": {"q": {"suspend_thresholds": {"load_avg": 5.0}, "suspend_inte
 
 @pytest.fixture
 def oak(api):
-    found = api.register("oak")
-    found.say("heartbeat")
-    return found
+    result = api.register("oak")
+    result.say("heartbeat")
+    return result
 
 
 def submit(api, cluster, **system):
@@ -36,8 +36,8 @@ def state(api, cluster, job):
 
 
 def tell(cluster, offer, event, **more):
-    told = {"task": offer["id"], "attempt": offer["attempt"], "event": event, **more}
-    assert cluster.say("events", events=[told])["recorded"] == [offer["id"]]
+    answer = {"task": offer["id"], "attempt": offer["attempt"], "event": event, **more}
+    assert cluster.say("events", events=[answer])["recorded"] == [offer["id"]]
 
 
 def begun(api, cluster, **system):

@@ -35,16 +35,16 @@ class Waiting:
     def again(self) -> None:
         """Let all ask; none finds anything."""
         for name in self.names:
-            found, pause, _ = protocol.look(self.service, WHO, "oak", name, 8, 20)
-            assert (found["tasks"], pause is None) == ([], False), (name, found)
+            result, pause, _ = protocol.look(self.service, WHO, "oak", name, 8, 20)
+            assert (result["tasks"], pause is None) == ([], False), (name, result)
             self.pauses[name] = pause
 
     def woken(self) -> set[str]:
         """Return who asks again by now, and let nobody wait for what was."""
-        found = {name for name in self.names if self.service.news.is_over(self.pauses[name])}
-        for name in found:
+        results = {name for name in self.names if self.service.news.is_over(self.pauses[name])}
+        for name in results:
             self.pauses[name] = protocol.look(self.service, WHO, "oak", name, 0, 20)[1] or self.pauses[name]
-        return found
+        return results
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def taken(oak: Cluster, agent: str) -> list[dict[str, Any]]:
 
 
 def begin(oak: Cluster, agent: str, offers: list[dict[str, Any]]) -> None:
-    told = [{"task": offer["id"], "attempt": offer["attempt"], "event": "started"} for offer in offers]
-    oak.say("events", agent, events=told)
+    answers = [{"task": offer["id"], "attempt": offer["attempt"], "event": "started"} for offer in offers]
+    oak.say("events", agent, events=answers)
 
 
 @pytest.mark.parametrize(("worker", "agent"), [("n0", "a"), ("n1", "b"), ("n2", "b"), ("n3", "c")])
@@ -201,14 +201,14 @@ def test_workers_that_change_while_an_agent_asks_are_not_missed(
 ) -> None:
     known = protocol.record_agent
 
-    def changed(*given: Any) -> Any:
-        before = known(*given)
+    def changed(*options: Any) -> Any:
+        before = known(*options)
         oak.say("heartbeat", "late", workers=["n0"])
         return before
 
     monkeypatch.setattr(protocol, "record_agent", changed)
-    found, pause, _ = protocol.look(oak.api.service, WHO, "oak", "late", 8, 20)
-    assert found["tasks"] == []
+    result, pause, _ = protocol.look(oak.api.service, WHO, "oak", "late", 8, 20)
+    assert result["tasks"] == []
     assert pause is not None
     assert oak.api.service.news.is_over(pause)
 
@@ -288,9 +288,9 @@ NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=600)
 
 @given(st.sets(st.one_of(st.just("oak"), st.builds(partial(work_for, "oak"), NAMES)), max_size=40))
 def test_messages_tell_of_every_topic_and_fit(topics: set[str]) -> None:
-    found = pg_notify.messages(topics)
-    assert all(len(str(part).encode()) < 8_000 for part in found)
-    named = {topic for part in found for topic in part}
+    results = pg_notify.messages(topics)
+    assert all(len(str(part).encode()) < 8_000 for part in results)
+    named = {topic for part in results for topic in part}
     assert all(topic in named or offers_to_all("oak") in named for topic in topics)
 
 

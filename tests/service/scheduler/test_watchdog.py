@@ -56,10 +56,10 @@ def test_other_clusters_start_their_tasks_while_a_policy_hangs_and_it_is_named(
         until(lambda: bool(elm.say("receive")["tasks"]), seconds=20)
         assert hangs.asked == 1, "its cluster is not stepped again until it has come back"
 
-        told = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)
-        assert told["fault"].startswith("the policy has not come back for 0.3 s, in ")
-        assert "threading.py" in told["fault"]
-        assert told["figures"] == {}
+        answer = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)
+        assert answer["fault"].startswith("the policy has not come back for 0.3 s, in ")
+        assert "threading.py" in answer["fault"]
+        assert answer["figures"] == {}
         api.problem(503, "try-later", "POST", "/v1/clusters/oak/plan", None, oak.secret)
         metrics = api.call("GET", "/metrics?brief=true", None, ADMIN).get_data(as_text=True)
         assert 'rainbow_steps_overdue{cluster="oak"}' in metrics

@@ -31,22 +31,22 @@ class Door:
         answer = self._connection.getresponse()
         text = answer.read().decode()
         try:
-            told = json.loads(text) if text else {}
+            reported = json.loads(text) if text else {}
         except ValueError:
-            told = {"text": text}
-        return {"status": answer.status, **(told if isinstance(told, Mapping) else {"listed": told})}
+            reported = {"text": text}
+        return {"status": answer.status, **(reported if isinstance(reported, Mapping) else {"listed": reported})}
 
     def good(self, method: str, path: str, body: Any = None, *tokens: str) -> dict[str, Any]:
         """Send a request that must succeed."""
-        told = self.ask(method, path, body, *tokens)
-        assert told["status"] < 300, told
-        return told
+        answer = self.ask(method, path, body, *tokens)
+        assert answer["status"] < 300, answer
+        return answer
 
     def move(self, seconds: float = 0.0, *clusters: str, forecast: bool = False) -> list[str]:
         """Let time go by, then step clusters; return those whose step ordered something."""
         self.now += seconds
-        told = self.good("POST", "/moved", {"now": self.now, "step": list(clusters), "forecast": forecast})
-        listed: list[str] = told["listed"]
+        answer = self.good("POST", "/moved", {"now": self.now, "step": list(clusters), "forecast": forecast})
+        listed: list[str] = answer["listed"]
         return listed
 
     def register(self, name: str, graph: Any, **more: Any) -> Place:
@@ -62,8 +62,8 @@ class Door:
     def run(self, *words: str, **secrets: str) -> dict[str, Any]:
         """Run `rainbow` with some words; return its exit code and what it prints."""
         env = {"RAINBOW_URL": f"http://127.0.0.1:{self.port}", "RAINBOW_TOKEN": None, "COLUMNS": "200", **secrets}
-        told = CliRunner().invoke(main, list(words), env=env)
-        return {"code": told.exit_code, "text": told.output}
+        answer = CliRunner().invoke(main, list(words), env=env)
+        return {"code": answer.exit_code, "text": answer.output}
 
     @property
     def admin(self) -> str:
@@ -74,9 +74,9 @@ class Door:
 class Place:
     """A registered cluster: its credentials, its owner and the one agent that says what it is told to."""
 
-    def __init__(self, door: Door, name: str, told: Mapping[str, Any]) -> None:
-        self.door, self.name, self.told = door, name, dict(told)
-        self.token, self.secret = str(told["token"]), str(told["secret"])
+    def __init__(self, door: Door, name: str, answer: Mapping[str, Any]) -> None:
+        self.door, self.name, self.told = door, name, dict(answer)
+        self.token, self.secret = str(answer["token"]), str(answer["secret"])
         self.runs: dict[str, dict[str, Any]] = {}  # what runs there, by task
         self.stopped: list[str] = []  # every task that was told to stop, in order
 
@@ -124,8 +124,8 @@ class Place:
 
     def wait(self, job: str) -> dict[str, Any]:
         """Return the wait of a job."""
-        found: dict[str, Any] = self.why(job)["wait"]
-        return found
+        results: dict[str, Any] = self.why(job)["wait"]
+        return results
 
     def cancel(self, job: str) -> dict[str, Any]:
         """Cancel a job."""
@@ -145,10 +145,10 @@ class Place:
     def take(self, seconds: float = 0.0, confirm: bool = True, start: bool = True) -> list[dict[str, Any]]:
         """Step, end what is told to stop, start what is offered; return that."""
         self.door.move(seconds, self.name)
-        told = self.say("receive", max=1000)
+        answer = self.say("receive", max=1000)
         if confirm:
-            self.confirm(told["stop"])
-        offers: list[dict[str, Any]] = told["tasks"]
+            self.confirm(answer["stop"])
+        offers: list[dict[str, Any]] = answer["tasks"]
         refs = [{"id": one["id"], "attempt": one["attempt"]} for one in offers]
         if refs:
             self.say("accept", tasks=refs)
@@ -191,8 +191,8 @@ class Place:
     def end(self, task: str, code: int = 0, result: str = "exited") -> None:
         """Say that a task has ended."""
         ran = self.runs.pop(task)
-        told = {"event": "ended", "result": result, "exit_code": code, "output": ""}
-        self.say("events", events=[{"task": ran["id"], "attempt": ran["attempt"], **told}])
+        answer = {"event": "ended", "result": result, "exit_code": code, "output": ""}
+        self.say("events", events=[{"task": ran["id"], "attempt": ran["attempt"], **answer}])
 
     def end_all(self) -> None:
         """Say that all that runs has ended."""

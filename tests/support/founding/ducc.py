@@ -22,8 +22,8 @@ CLASSES = {"fair": FAIR, "fixed": FIXED, "reserve": RESERVE}
 def cluster(door: Door, name: str, graph: dict[str, Any], **settings: Any) -> Place:
     """Register a cluster under fair_share that counts cores; its agent lives."""
     place = door.register(name, graph)
-    told = place.set("fair_share", **{"quantum": {"type": "core"}, "classes": CLASSES, **settings})
-    assert told["status"] == 200, told
+    answers = place.set("fair_share", **{"quantum": {"type": "core"}, "classes": CLASSES, **settings})
+    assert answers["status"] == 200, answers
     place.beat()
     return place
 
@@ -259,9 +259,9 @@ def growth(door: Door) -> dict[str, Any]:
     place.settle()
     job = place.submit(elastic(1, 16), "ann")["id"]
     place.door.move(0, place.name)
-    told = place.say("receive", max=1000)["tasks"]
-    place.say("accept", tasks=[{"id": one["id"], "attempt": one["attempt"]} for one in told])
-    place.runs |= {one["id"]: one for one in told}
+    answer = place.say("receive", max=1000)["tasks"]
+    place.say("accept", tasks=[{"id": one["id"], "attempt": one["attempt"]} for one in answer])
+    place.runs |= {one["id"]: one for one in answer}
     place.take()
     capped = {"held": place.held()[job], "why": place.figures()["jobs"][job]}
     events = [{"task": one["id"], "attempt": one["attempt"], "event": "started"} for one in place.runs.values()]
@@ -381,12 +381,12 @@ def committed(door: Door) -> dict[str, Any]:
     place.settle()
     bob = place.submit(elastic(1, 8), "bob")["id"]
     place.take(confirm=False)
-    told = place.job(ann)["counts"]
+    answer = place.job(ann)["counts"]
     place.cancel(bob)
     place.take(confirm=False)
     still = place.job(ann)["counts"]
     place.settle()
-    return {"told": told, "still": still, "again": place.held()[ann], "attempts": len(place.stopped)}
+    return {"told": answer, "still": still, "again": place.held()[ann], "attempts": len(place.stopped)}
 
 
 SCENARIOS = (

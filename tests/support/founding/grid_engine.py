@@ -18,8 +18,8 @@ HOUR = 3600
 def cluster(door: Door, name: str, graph: dict[str, Any], **settings: Any) -> Place:
     """Register a cluster under priority; its agent lives."""
     place = door.register(name, graph)
-    told = place.set("priority", **settings)
-    assert told["status"] == 200, told
+    answers = place.set("priority", **settings)
+    assert answers["status"] == 200, answers
     place.beat()
     return place
 
@@ -63,19 +63,19 @@ def diagram(door: Door) -> dict[str, Any]:
     wide = place.submit(slots(2, 4, 300))["id"]
     small = place.submit(slots(1, 1, 60))["id"]
     place.take()
-    told = place.get("timeline")
+    answer = place.get("timeline")
     logged = printed(place)
     wait = place.wait(wide)
-    line = next(one for one in told["lines"] if one["worker"] == "n0" and one["type"] == "core")
+    line = next(one for one in answer["lines"] if one["worker"] == "n0" and one["type"] == "core")
     place.take(300)
     earlier = place.held().get(wide)
     place.end_all()
     place.take()
     return {
-        "lines": sorted({(one["worker"], one["type"]) for one in told["lines"] if one["type"] == "core"}),
+        "lines": sorted({(one["worker"], one["type"]) for one in answer["lines"] if one["type"] == "core"}),
         "steps": [[time - NOW, level] for time, level in line["steps"]],
-        "text": told["text"],
-        "svg": told["svg"][:4],
+        "text": answer["text"],
+        "svg": answer["svg"][:4],
         "logged": logged,
         "wait": wait,
         "small": place.wait(small) if place.job(small)["state"] == "WAITING" else {"text": "started"},
@@ -87,7 +87,7 @@ def diagram(door: Door) -> dict[str, Any]:
 
 def backfilled(door: Door) -> dict[str, Any]:
     """Reservations under the disciplines: the earliest time, and what may start before it."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for discipline, more in (("easy", {}), ("fcfs", {}), ("tuned", {"max_reservation": 1})):
         place = cluster(door, f"disciplined-{discipline}", grid(2, 4), discipline=discipline, **more)
         place.submit(slots(1, 4, 600))
@@ -95,10 +95,10 @@ def backfilled(door: Door) -> dict[str, Any]:
         specs = {"wide": slots(2, 4, 300, reserve=True), "long": slots(1, 1, 900), "short": slots(1, 1, 300)}
         ids = {name: place.submit(named(name, spec))["id"] for name, spec in specs.items()}
         names = started(place)
-        found[discipline] = {"started": names, "wait": place.wait(ids["wide"])["text"]}
+        results[discipline] = {"started": names, "wait": place.wait(ids["wide"])["text"]}
     back = cluster(door, "backwards", grid(1, 4), compat="grid_engine", discipline="tuned", max_reservation=5)
-    found["backwards"] = back.shown()["settings"]["search"]
-    return found
+    results["backwards"] = back.shown()["settings"]["search"]
+    return results
 
 
 def queues(door: Door) -> dict[str, Any]:
@@ -227,15 +227,15 @@ def parallel(door: Door) -> dict[str, Any]:
         "fill_2": {"rule": "fill_up"},
     }
     place = cluster(door, "parallel", grid(4, 4), parallel_environments=environments)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in ("fill", "rr", "one", "pairs"):
         job = place.submit(slots(4, 1, 60, pe=name))["id"]
         place.take()
-        found[name] = list(where(place, job).values())
+        results[name] = list(where(place, job).values())
         place.end_all()
     either = place.submit(slots(4, 1, 60, pe="fill*"))["id"]
     place.take()
-    found["pattern"] = sum(where(place, either).values())
+    results["pattern"] = sum(where(place, either).values())
     place.end_all()
     place.submit(slots(4, 1, 60, pe="rr"))
     second = place.submit(slots(4, 1, 60, pe="rr"))["id"]
@@ -257,7 +257,7 @@ def parallel(door: Door) -> dict[str, Any]:
     job = master.submit(slots(3, 1, 60, master_queue="front", queue="back"))
     master.take()
     return {
-        "rules": found,
+        "rules": results,
         "full": full,
         "unknown": unknown,
         "ranges": ranges,
@@ -321,13 +321,13 @@ def suspension(door: Door) -> dict[str, Any]:
     ref = {"task": task["id"], "attempt": task["attempt"]}
     place.say("heartbeat", load={"np_load_avg": 5.0})
     door.move(0, "suspension")
-    asked = place.say("receive", max=0)
+    request = place.say("receive", max=0)
     place.say("events", events=[{**ref, "event": "suspended"}])
     held = place.job(job)["tasks"][0]["state"]
     place.say("heartbeat", load={"np_load_avg": 0.5})
     door.move(61, "suspension")
     again = place.say("receive", max=0)
-    return {"suspend": len(asked["suspend"]), "state": held, "resume": len(again["resume"])}
+    return {"suspend": len(request["suspend"]), "state": held, "resume": len(again["resume"])}
 
 
 def advance(door: Door) -> dict[str, Any]:

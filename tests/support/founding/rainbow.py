@@ -97,13 +97,13 @@ def put(door: Door, place: Any, name: str, graph: dict[str, Any]) -> dict[str, A
     return door.ask("PUT", f"/v1/clusters/{place.name}/subsystems/{name}", graph, place.secret)
 
 
-def fits(told: dict[str, Any]) -> Any:
+def fits(answer: dict[str, Any]) -> Any:
     """Return how often the one cluster fits, or why it does not."""
-    if told["status"] != 200:
-        return {key: told.get(key) for key in ("status", "detail", "pointer", "line")}
-    if told["candidates"]:
-        return told["candidates"][0]["fits"]
-    return {key: told["refusals"][0].get(key) for key in ("reason", "text")}
+    if answer["status"] != 200:
+        return {key: answer.get(key) for key in ("status", "detail", "pointer", "line")}
+    if answer["candidates"]:
+        return answer["candidates"][0]["fits"]
+    return {key: answer["refusals"][0].get(key) for key in ("reason", "text")}
 
 
 def without_library(door: Door, token: str) -> dict[str, Any]:
@@ -169,15 +169,15 @@ def versions(door: Door) -> dict[str, Any]:
         data = {**SPACK1, "version": version, "flavour": "2.1.0"}
         put(door, place, "spack", subsystem("spack0", {"spack1": ("spack0", data)}, [("n0", "spack1")]))
         tokens[version] = place.token
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, bounds in ranges.items():
         spec = needs("spack", "range", {"field": "version", **bounds})
-        found[name] = [version for version in there if fits(door.match(spec, tokens[version])) == 1]
+        results[name] = [version for version in there if fits(door.match(spec, tokens[version])) == 1]
     plain = needs("spack", "range", {"field": "version", "min": "0.1"})
     other = needs("spack", "range", {"field": "flavour", "min": "2.0", "max": "2.2"})
     open_range = needs("spack", "range", {"field": "version"})
     return {
-        "in": found,
+        "in": results,
         "no_version": fits(door.match(plain, tokens["not-a-version"])),
         "other_field": fits(door.match(other, tokens["0.5.0"])),
         "without_both": door.match(open_range, tokens["0.5.0"]),
@@ -224,8 +224,8 @@ def constraint(door: Door) -> dict[str, Any]:
     unheard = door.ask("POST", "/v1/jobs", {"jobspec": job(None)}, *tokens)
     first = door.ask("POST", "/v1/jobs", {"jobspec": job()}, *tokens)
     placed = [unheard["cluster"], first["cluster"]]
-    while (told := door.ask("POST", "/v1/jobs", {"jobspec": job()}, *tokens))["status"] < 300:
-        placed.append(told["cluster"])
+    while (answer := door.ask("POST", "/v1/jobs", {"jobspec": job()}, *tokens))["status"] < 300:
+        placed.append(answer["cluster"])
     states = {name: door.good("GET", f"/v1/clusters/{name}/state", None, p.secret) for name, p in places.items()}
     replay = door.ask("GET", f"/v1/jobs/{first['id']}/replay", None, tokens[placed[1] == "cheap"])
     return {
@@ -235,7 +235,7 @@ def constraint(door: Door) -> dict[str, Any]:
         "decision": door.good("GET", f"/v1/jobs/{first['id']}/why", None, *tokens),
         "placed": {name: placed.count(name) for name in places},
         "order": placed,
-        "refused": told,
+        "refused": answer,
         "states": states,
         "replay": replay,
         "random": door.ask("POST", "/v1/jobs", {"jobspec": job(), "selector": {"name": "random"}}, *tokens),
@@ -254,10 +254,10 @@ def selection(door: Door) -> dict[str, Any]:
     def chosen(*steps: Any, more: list[Any] | None = None) -> Any:
         priorities = [{"priority": 1, "steps": list(steps)}, *(more or ())]
         body = {"jobspec": job(), "selector": {"name": "constraint", "options": {"priorities": priorities}}}
-        told = door.ask("POST", "/v1/jobs", body, *tokens)
-        if told["status"] < 300:
-            door.ask("DELETE", f"/v1/jobs/{told['id']}", None, *tokens)
-        return told
+        answer = door.ask("POST", "/v1/jobs", body, *tokens)
+        if answer["status"] < 300:
+            door.ask("DELETE", f"/v1/jobs/{answer['id']}", None, *tokens)
+        return answer
 
     def name_of(*steps: Any, more: list[Any] | None = None) -> Any:
         return chosen(*steps, more=more).get("cluster")

@@ -26,8 +26,10 @@ BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
 
 def rows_of(text: str) -> list[dict[str, Any]]:
     """Return the rows of a text."""
-    found: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "cases" / "founding" / f"{text}.yaml").read_text())
-    return found
+    results: list[dict[str, Any]] = yaml.safe_load(
+        (ROOT / "tests" / "cases" / "founding" / f"{text}.yaml").read_text()
+    )
+    return results
 
 
 def scenarios_of(text: str) -> Mapping[str, Any]:
@@ -51,34 +53,34 @@ def found_at(seen: Any, path: str) -> Any:
     return seen
 
 
-def as_expected(seen: Any, wanted: Any) -> bool:
+def as_expected(seen: Any, requirement: Any) -> bool:
     """Return whether an answer is as expected; "~text" is a part of a text.
 
     >>> as_expected({"a": [1.0, "x y"]}, {"a": [1, "~y"]}), as_expected(True, 1), as_expected(["a"], [])
     (True, False, False)
     """
-    if isinstance(wanted, str) and wanted.startswith("~"):
-        return isinstance(seen, str) and wanted[1:] in seen
-    if isinstance(wanted, Mapping):
-        same = isinstance(seen, Mapping) and seen.keys() == wanted.keys()
-        return same and all(as_expected(seen[key], one) for key, one in wanted.items())
-    if isinstance(wanted, list):
-        same = isinstance(seen, (list, tuple)) and len(seen) == len(wanted)
-        return same and all(map(as_expected, seen, wanted))
-    if isinstance(wanted, bool) or isinstance(seen, bool):
-        return seen is wanted
-    if isinstance(wanted, (int, float)) and isinstance(seen, (int, float)):
-        return math.isclose(seen, wanted, rel_tol=1e-9)
-    return bool(seen == wanted)
+    if isinstance(requirement, str) and requirement.startswith("~"):
+        return isinstance(seen, str) and requirement[1:] in seen
+    if isinstance(requirement, Mapping):
+        same = isinstance(seen, Mapping) and seen.keys() == requirement.keys()
+        return same and all(as_expected(seen[key], one) for key, one in requirement.items())
+    if isinstance(requirement, list):
+        same = isinstance(seen, (list, tuple)) and len(seen) == len(requirement)
+        return same and all(map(as_expected, seen, requirement))
+    if isinstance(requirement, bool) or isinstance(seen, bool):
+        return seen is requirement
+    if isinstance(requirement, (int, float)) and isinstance(seen, (int, float)):
+        return math.isclose(seen, requirement, rel_tol=1e-9)
+    return bool(seen == requirement)
 
 
 def unexpected(row: Mapping[str, Any], seen: Any) -> Iterator[str]:
     """Yield what of a row is not as expected; `seen` returns a scenario's answers by its name."""
-    for path, wanted in row["expect"].items():
+    for path, requirement in row["expect"].items():
         name, _, rest = path.partition("/")
-        told = found_at(seen(name), rest)
-        if not as_expected(told, wanted):
-            yield f"row {row['row']} ({row['stated']}): {path} is {told!r}, expected {wanted!r}"
+        answer = found_at(seen(name), rest)
+        if not as_expected(answer, requirement):
+            yield f"row {row['row']} ({row['stated']}): {path} is {answer!r}, expected {requirement!r}"
 
 
 def page() -> str:

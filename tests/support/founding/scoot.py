@@ -19,8 +19,8 @@ SHARES = {"c0": 30, "c1": 25, "c2": 20, "c3": 15, "c4": 10}
 def cluster(door: Door, name: str, workers: int, policy: str = "load_based", **settings: Any) -> Place:
     """Register a cluster of workers of one core, each for one task at a time; its agent lives."""
     place = door.register(name, grid(workers, 1))
-    told = place.set(policy, **{"unit": "worker", **settings})
-    assert told["status"] == 200, told
+    answers = place.set(policy, **{"unit": "worker", **settings})
+    assert answers["status"] == 200, answers
     place.beat()
     return place
 
@@ -85,7 +85,7 @@ def classes(door: Door) -> dict[str, Any]:
         ],
     }
     bad = place.change(settings={"requestors": [{"match": "(", "class": "build"}]})
-    told = place.change(settings=settings)
+    answer = place.change(settings=settings)
     jobs = {who: place.submit(bag(1), who)["id"] for who in ("CI-slow", "nobody")}
     figures = place.figures()["classes"]
     changed = place.change(settings={"rebalance_threshold": 35, "rebalance_minimum_duration": 2})
@@ -102,8 +102,8 @@ def classes(door: Door) -> dict[str, Any]:
     restarted = place.shown()
     return {
         "bad": bad,
-        "settings": told["settings"],
-        "warnings": told["warnings"],
+        "settings": answer["settings"],
+        "warnings": answer["warnings"],
         "held": {name: row["held"] for name, row in figures.items()},
         "states": {who: place.job(job)["state"] for who, job in jobs.items()},
         "rebalance": {k: v for k, v in changed["settings"].items() if k.startswith("rebalance")},
@@ -188,12 +188,12 @@ def limits(door: Door) -> dict[str, Any]:
 
     def refused(who: str = "ann", count: int = 1, **bounds: int) -> dict[str, Any]:
         place.change(limits=bounds)
-        told = place.submit(bag(count), who)
+        answer = place.submit(bag(count), who)
         place.change(limits=dict.fromkeys(bounds))
-        return {key: told.get(key) for key in ("status", "code", "limit")}
+        return {key: answer.get(key) for key in ("status", "code", "limit")}
 
     first = place.submit(bag(1), "ann")
-    found = {
+    results = {
         "max_jobs_per_requestor": refused(max_jobs_per_requestor=1),
         "max_requestors": refused("bob", max_requestors=1),
         "max_waiting_tasks": refused(count=3, max_waiting_tasks=2),
@@ -221,7 +221,7 @@ def limits(door: Door) -> dict[str, Any]:
     place.end_all()
     return {
         "first": first["status"],
-        **found,
+        **results,
         "defaults": shown,
         "attempts": attempts,
         "failed": failed,
@@ -246,7 +246,7 @@ def work(door: Door) -> dict[str, Any]:
     place.take()
     cancel = place.cancel(killed)
     place.take()
-    told = place.job(killed)
+    answer = place.job(killed)
     place.submit(bag(1), "ann")
     place.take()
     workers = place.get("workers")["workers"]
@@ -266,7 +266,7 @@ def work(door: Door) -> dict[str, Any]:
     return {
         "states": states,
         "cancel": cancel,
-        "killed": told,
+        "killed": answer,
         "workers": {one["name"]: one["state"] for one in workers},
         "occupancy": place.get("occupancy"),
         "long_running": metrics,
@@ -280,7 +280,7 @@ def work(door: Door) -> dict[str, Any]:
 def priority(door: Door) -> dict[str, Any]:
     """A jobspec's own priority may only lower it."""
     place = cluster(door, "asks", 1)
-    told = {name: place.submit(slots_of(asks, name)) for name, asks in (("plain", 0), ("high", 1000))}
+    answer = {name: place.submit(slots_of(asks, name)) for name, asks in (("plain", 0), ("high", 1000))}
     first = [place.job(offer["job"])["name"] for offer in place.take()]
     place.end_all()
     low = door.register("asks-low", grid(1, 1))
@@ -291,7 +291,7 @@ def priority(door: Door) -> dict[str, Any]:
     for _ in range(3):
         starts += [low.job(offer["job"])["name"] for offer in low.take(1)]
         low.end_all()
-    return {"status": told["high"]["status"], "first": first, "order": starts, "ids": len(ids)}
+    return {"status": answer["high"]["status"], "first": first, "order": starts, "ids": len(ids)}
 
 
 def slots_of(asks: int, name: str) -> dict[str, Any]:

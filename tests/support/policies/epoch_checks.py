@@ -80,12 +80,12 @@ class Play:
 
     def _accounts(self, plan: Plan) -> Iterator[str]:
         """What the figures say of machines equals a count of what stands there."""
-        told = plan.figures["machines"]
+        answer = plan.figures["machines"]
         for name in self.cluster.machines:
             runs = [run for run in self.cluster.runs.values() if run.machine == name]
             used = sum(self.cluster.order(self.cluster.jobs[run.job]) for run in runs)
-            if told.get(name, {"used": 0})["used"] != used:
-                yield f"#7 {used} quanta of {name} are held, the figures say {told.get(name)}"
+            if answer.get(name, {"used": 0})["used"] != used:
+                yield f"#7 {used} quanta of {name} are held, the figures say {answer.get(name)}"
 
     def _kept(self, plan: Plan, before: Mapping[str, Run]) -> Iterator[str]:
         """What was told to stop goes on to, holds its space until it has ended, and is not told again."""
@@ -154,10 +154,10 @@ class Play:
         for job in {before[task].job for task in stops if stops[task] == "shrink"}:
             there = {n: r for n, r in before.items() if r.job == job and r.stopped is None}
             shrunk = [self._investment(r) for n, r in there.items() if stops.get(n) == "shrink"]
-            kept = [
+            stored = [
                 self._investment(r) for n, r in there.items() if stops.get(n, "defragmentation") == "defragmentation"
             ]
-            if kept and max(shrunk) > min(kept):
+            if stored and max(shrunk) > min(stored):
                 yield f"#11 {job} gives up a share in which more is invested than in one it keeps"
 
     def _investment(self, run: Run) -> tuple[bool, float, int, int, int]:
@@ -177,16 +177,16 @@ class Play:
     def _counts(self, before: Mapping[str, Run]) -> Iterator[str]:
         by_top: dict[str, int] = {}
         for job in self.cluster.alive():
-            found = self.figures["jobs"].get(job_id(job["id"]))
-            if found is None:
+            result = self.figures["jobs"].get(job_id(job["id"]))
+            if result is None:
                 continue
-            if found["counted"] > found["cap"]:
-                yield f"#3 {job['id']} is counted {found['counted']}, its cap is {found['cap']}"
+            if result["counted"] > result["cap"]:
+                yield f"#3 {job['id']} is counted {result['counted']}, its cap is {result['cap']}"
             top = self._top(self.cluster.classes[job["class"]]["nodepool"])
-            by_top[top] = by_top.get(top, 0) + found["counted"] * found["order"]
+            by_top[top] = by_top.get(top, 0) + result["counted"] * result["order"]
             if self._rule(job["id"]) == "FAIR_SHARE":
                 held = sum(run.job == job["id"] and run.stopped is None for run in before.values())
-                yield from self._growth(job, found["counted"], held)
+                yield from self._growth(job, result["counted"], held)
         for top, counted in by_top.items():
             there = sum(m["order"] for m in self.row["machines"] if self._top(m["pool"]) == top)
             if counted > there:
@@ -207,10 +207,10 @@ class Play:
     # ── #19, #20 ──
 
     def _reasons(self, plan: Plan) -> Iterator[str]:
-        told = {wait.job: wait.text for wait in plan.waits}
+        answer = {wait.job: wait.text for wait in plan.waits}
         for name, job in plan.figures["jobs"].items():
             lacks = job["counted"] < job["cap"] or job["held"] < job["counted"]
-            if lacks and not (job["reason"] and told.get(name.partition("/")[0])):
+            if lacks and not (job["reason"] and answer.get(name.partition("/")[0])):
                 yield f"#20 {name} lacks shares and no reason is given"
 
     # ── at rest: #3, #9, #13, #18 ──
@@ -218,13 +218,13 @@ class Play:
     def _rest(self) -> Iterator[str]:
         cluster = self.cluster
         for job in cluster.alive():
-            found = self.figures["jobs"].get(job_id(job["id"]))
-            if found and self._rule(job["id"]) == "FAIR_SHARE" and found["held"] > found["counted"]:
-                yield f"#3 at rest {job['id']} holds {found['held']} and is counted {found['counted']}"
+            result = self.figures["jobs"].get(job_id(job["id"]))
+            if result and self._rule(job["id"]) == "FAIR_SHARE" and result["held"] > result["counted"]:
+                yield f"#3 at rest {job['id']} holds {result['held']} and is counted {result['counted']}"
         trees = cluster.memory.get("fair_share", {}).get("trees", {})
         turned = any(tree["settling"]["turns"] for tree in trees.values())
-        kept = json.loads(json.dumps(dict(cluster.memory))) if turned else {}
-        restarted = cluster.policy.plan(replace(cluster.view(), memory=kept))
+        stored = json.loads(json.dumps(dict(cluster.memory))) if turned else {}
+        restarted = cluster.policy.plan(replace(cluster.view(), memory=stored))
         if stops := [order.task for order in restarted.orders if isinstance(order, Stop)]:
             yield f"#18 a restart stops {stops}"
         unfair = list(self._unfair())
@@ -256,10 +256,10 @@ class Play:
     def _needy_while_rich(self) -> Iterator[str]:
         threshold = self.row["frag_threshold"]
         for job in self.cluster.alive():
-            found = self.figures["jobs"].get(job_id(job["id"]))
-            if found is None or self._rule(job["id"]) != "FAIR_SHARE":
+            result = self.figures["jobs"].get(job_id(job["id"]))
+            if result is None or self._rule(job["id"]) != "FAIR_SHARE":
                 continue
-            if found["held"] < min(threshold, found["deserved"], found["counted"]) and self._could_clear(
+            if result["held"] < min(threshold, result["deserved"], result["counted"]) and self._could_clear(
                 job, threshold
             ):
                 yield str(job["id"])
@@ -276,9 +276,9 @@ class Play:
             spare: dict[int, int] = {}
             for run in runs:
                 giver = cluster.jobs[run.job]
-                left = spare.setdefault(run.job, self.figures["jobs"][job_id(run.job)]["held"] - threshold)
+                remaining = spare.setdefault(run.job, self.figures["jobs"][job_id(run.job)]["held"] - threshold)
                 rule, other = self._rule(run.job), cluster.classes[giver["class"]]["priority"]
-                if rule == "FAIR_SHARE" and run.job != job["id"] and left > 0 and other >= priority:
+                if rule == "FAIR_SHARE" and run.job != job["id"] and remaining > 0 and other >= priority:
                     spare[run.job] -= 1
                     room += cluster.order(giver)
             if room >= cluster.order(job):

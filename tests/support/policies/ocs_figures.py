@@ -81,8 +81,8 @@ def _shown(time: float) -> str:
 
 def _quota(case: dict[str, Any], expected: bool) -> Comparison:
     query = case["query"]
-    found = rule_matches(case["rule"], {k: v for k, v in query.items() if k != "group"}, query["group"], SETS)
-    return Comparison(f"quota filter: {case['label']}", found == expected, f"matches {found}")
+    result = rule_matches(case["rule"], {k: v for k, v in query.items() if k != "group"}, query["group"], SETS)
+    return Comparison(f"quota filter: {case['label']}", result == expected, f"matches {result}")
 
 
 def _formulas(recorded: dict[str, Any]) -> Iterator[Comparison]:

@@ -79,13 +79,13 @@ def _job(spec: dict[str, Any]) -> Job:
 
 def _verdicts(plan: Plan) -> dict[str, tuple[str, float]]:
     """Return (STARTING or RESERVING, seconds) of every job with a decision; a start counts as second 0."""
-    found: dict[str, tuple[str, float]] = {}
+    results: dict[str, tuple[str, float]] = {}
     for order in plan.orders:
         if isinstance(order, Start):
-            found[order.task] = ("STARTING", 0.0)
+            results[order.task] = ("STARTING", 0.0)
         elif isinstance(order, Reserve):
-            found[order.job] = ("RESERVING", order.at)
-    return found
+            results[order.job] = ("RESERVING", order.at)
+    return results
 
 
 def _recorded(run: dict[str, Any]) -> dict[str, tuple[str, float]]:

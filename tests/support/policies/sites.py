@@ -59,8 +59,8 @@ class Site:
         name, _, number = order.task.rpartition("-")
         one = self.jobs[name]
         gang = next(gang for gang in one.gangs if order.task in gang.tasks)
-        left = tuple(other for other in one.gangs if other is not gang)
-        self.jobs[name] = replace(one, gangs=left, running=one.running + 1)
+        remaining = tuple(other for other in one.gangs if other is not gang)
+        self.jobs[name] = replace(one, gangs=remaining, running=one.running + 1)
         until = self.now + gang.expected if gang.expected else 0.0
         run = RunView(order.task, name, one.requestor, int(number), order.placement, self.now, until=until)
         self.runs[order.task] = run

@@ -24,9 +24,11 @@ def view(jobs, workers=4, runs=(), settings=None, state=READY, now=0.0, memory=N
         return frozenset({named} if named in kind.values() else kind.values())
 
     def place(demand, free):
-        wanted = int(demand.rpartition(":")[2])
+        required = int(demand.rpartition(":")[2])
         free = [name for name in free if kind[name] in hosts(demand)]
-        return Take(tuple(("s", {name: {"core": 1}}) for name in free[:wanted]), {}) if len(free) >= wanted else None
+        return (
+            Take(tuple(("s", {name: {"core": 1}}) for name in free[:required]), {}) if len(free) >= required else None
+        )
 
     kind = {name: (kinds or {}).get(name, "k") for name in names}
     seen = [WorkerView(name, kind[name], FREE, FREE, state, 0.0, int(name in held)) for name in names]

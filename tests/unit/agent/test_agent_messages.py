@@ -21,53 +21,53 @@ def test_what_is_not_accepted_is_not_started() -> None:
 
 
 def test_a_stop_for_what_does_not_run_here_is_confirmed() -> None:
-    told = ClusterForecast(receive={"tasks": [], "stop": [{"id": "t", "attempt": 3}], "lease": 60.0})
-    run_for(told, 0.3, Watched())
-    event = told.events_told[0][0]
+    forecast = ClusterForecast(receive={"tasks": [], "stop": [{"id": "t", "attempt": 3}], "lease": 60.0})
+    run_for(forecast, 0.3, Watched())
+    event = forecast.events_told[0][0]
     assert (event["task"], event["attempt"], event["event"], event["result"]) == ("t", 3, "ended", "stopped")
 
 
 def test_an_event_the_server_refuses_does_not_keep_the_others() -> None:
     received = iter([{"tasks": [offer("a"), offer("bad"), offer("c")], "stop": [], "lease": 60.0}])
-    told = ClusterForecast(accept={"accepted": ["a", "bad", "c"], "refused": []})
-    told.receive = lambda *_, **__: (
+    forecast = ClusterForecast(accept={"accepted": ["a", "bad", "c"], "refused": []})
+    forecast.receive = lambda *_, **__: (
         next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
     )  # type: ignore[method-assign]
-    told.refuse = lambda events: Problem(400, {}) if any(e["task"] == "bad" for e in events) else None
-    run_for(told, 1.0, Watched())
-    good = [e["task"] for events in told.events_told if told.refuse(events) is None for e in events]
+    forecast.refuse = lambda events: Problem(400, {}) if any(e["task"] == "bad" for e in events) else None
+    run_for(forecast, 1.0, Watched())
+    good = [e["task"] for events in forecast.events_told if forecast.refuse(events) is None for e in events]
     assert sorted(good) == ["a", "a", "c", "c"]
 
 
 def test_events_are_told_again_in_order_after_a_fault() -> None:
     received = iter([{"tasks": [offer("a")], "stop": [], "lease": 60.0}])
-    told = ClusterForecast(accept={"accepted": ["a"], "refused": []})
-    told.receive = lambda *_, **__: (
+    forecast = ClusterForecast(accept={"accepted": ["a"], "refused": []})
+    forecast.receive = lambda *_, **__: (
         next(received, None) or time.sleep(0.1) or {"tasks": [], "stop": [], "lease": 60.0}
     )  # type: ignore[method-assign]
-    told.refuse = lambda _: Unavailable() if len(told.events_told) == 1 else None
-    run_for(told, 1.5, Watched())
-    recorded = [event["event"] for events in told.events_told[1:] for event in events]
-    assert told.events_told[0][0]["event"] == "started"
+    forecast.refuse = lambda _: Unavailable() if len(forecast.events_told) == 1 else None
+    run_for(forecast, 1.5, Watched())
+    recorded = [event["event"] for events in forecast.events_told[1:] for event in events]
+    assert forecast.events_told[0][0]["event"] == "started"
     assert recorded == ["started", "ended"]
 
 
 def test_a_late_agent_stops_what_is_no_longer_its_own() -> None:
     received = iter([{"tasks": [{**offer("a"), "command": ["sleep", "64"]}], "stop": [], "lease": 0.3}])
     nothing = {"tasks": [], "stop": [], "lease": 0.3}
-    told = ClusterForecast(accept={"accepted": ["a"], "refused": []})
-    told.receive = lambda *_, **__: next(received, None) or time.sleep(0.05) or nothing  # type: ignore[method-assign]
-    told.heartbeat = lambda *_, **__: {"stop": [], "stale": ["a"], "lease": 0.3}  # type: ignore[method-assign]
+    forecast = ClusterForecast(accept={"accepted": ["a"], "refused": []})
+    forecast.receive = lambda *_, **__: next(received, None) or time.sleep(0.05) or nothing  # type: ignore[method-assign]
+    forecast.heartbeat = lambda *_, **__: {"stop": [], "stale": ["a"], "lease": 0.3}  # type: ignore[method-assign]
     watched = Watched()
     begun = time.monotonic()
-    run_for(told, 1.5, watched)
-    assert (said(told), watched.started) == ([("a", "started")], [("a", 1)])
+    run_for(forecast, 1.5, watched)
+    assert (said(forecast), watched.started) == ([("a", "started")], [("a", 1)])
     assert time.monotonic() - begun < 10
 
 
 def test_an_offer_becomes_a_run() -> None:
-    given = {**offer("t", 2), "command": ["a", "b"], "environment": {"A": "1", "B": None}, "duration": 5.0}
-    run = run_of(given)  # type: ignore[arg-type]  # the shape is that of an offer
+    options = {**offer("t", 2), "command": ["a", "b"], "environment": {"A": "1", "B": None}, "duration": 5.0}
+    run = run_of(options)  # type: ignore[arg-type]  # the shape is that of an offer
     assert (run.id, run.command, run.environment, run.duration) == (("t", 2), ("a", "b"), {"A": "1", "B": None}, 5.0)
 
 
@@ -97,5 +97,5 @@ def test_stale_runs_are_the_older_attempts() -> None:
 
 
 def test_stopped_is_a_result_of_the_protocol() -> None:
-    told = {"exited", "timed_out", "stopped", "failed", "lost", "canceled"}
-    assert {str(result) for result in Result} == told
+    answers = {"exited", "timed_out", "stopped", "failed", "lost", "canceled"}
+    assert {str(result) for result in Result} == answers

@@ -88,9 +88,9 @@ def test_two_tasks_on_one_node_never_share_a_core_and_have_what_job_show_says(tm
     spec["tasks"][0]["count"] = {"per_slot": 1}
     policy = {"name": "load_based", "settings": {"unit": "core"}}
     with rainbow_at(tmp_path) as url:
-        told = Client(url, REGISTRATION).register_cluster("here", graph, policy=policy)
-        client = Client(url, told["token"])
-        with agent_of(url, "here", told["secret"]):
+        registration = Client(url, REGISTRATION).register_cluster("here", graph, policy=policy)
+        client = Client(url, registration["token"])
+        with agent_of(url, "here", registration["secret"]):
             job = client.submit(spec, requestor="ann")["id"]
             until(lambda: client.job(job)["state"] == "COMPLETED", seconds=60)
             tasks = client.job(job)["tasks"]
@@ -115,8 +115,8 @@ def test_what_a_site_gives_is_booked_instead_of_what_was_planned(api):
     offers = {offer["job"]: offer for offer in oak.take()}
 
     def placed(job, cores):
-        told = {"task": offers[job]["id"], "attempt": 1, "event": "placed", "binding": {"n0": {"core": cores}}}
-        assert oak.say("events", events=[told])["recorded"] == [offers[job]["id"]]
+        answer = {"task": offers[job]["id"], "attempt": 1, "event": "placed", "binding": {"n0": {"core": cores}}}
+        assert oak.say("events", events=[answer])["recorded"] == [offers[job]["id"]]
         step(api.service, "oak")  # what is kept is compared with what is stored
 
     def held():

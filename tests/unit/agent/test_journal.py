@@ -51,9 +51,9 @@ def test_a_journal_is_whole_after_every_change(tmp_path: Path) -> None:
 
 def test_events_not_told_before_the_kill_are_told_after_it(tmp_path: Path) -> None:
     Journal(tmp_path).tell(ended(Ended(("t", 1), Result.EXITED, 0)))
-    told = ClusterForecast()
-    run_for(told, 0.7, Watched(), Journal(tmp_path))
-    assert said(told) == [("t", "exited")]
+    forecast = ClusterForecast()
+    run_for(forecast, 0.7, Watched(), Journal(tmp_path))
+    assert said(forecast) == [("t", "exited")]
 
 
 def test_a_journal_that_cannot_be_written_or_read_says_what_to_do(tmp_path: Path) -> None:
@@ -70,8 +70,11 @@ def test_a_journal_that_cannot_be_written_or_read_says_what_to_do(tmp_path: Path
 
 def test_an_offer_not_accepted_before_the_kill_is_accepted_and_started_after_it(tmp_path: Path) -> None:
     Journal(tmp_path).keep([offer("a"), offer("b")])
-    told, watched = ClusterForecast(accept={"accepted": ["a"], "refused": [{"id": "b", "reason": "gone"}]}), Watched()
-    run_for(told, 0.7, watched, Journal(tmp_path))
+    forecast, watched = (
+        ClusterForecast(accept={"accepted": ["a"], "refused": [{"id": "b", "reason": "gone"}]}),
+        Watched(),
+    )
+    run_for(forecast, 0.7, watched, Journal(tmp_path))
     assert watched.started == [("a", 1)]
     assert Journal(tmp_path).offers == {}
 
@@ -80,14 +83,14 @@ def test_what_was_about_to_start_and_is_not_known_is_told_as_lost(tmp_path: Path
     first = Journal(tmp_path)
     first.keep([offer("a")])
     first.start(("a", 1))
-    told, watched = ClusterForecast(), Watched()
-    run_for(told, 0.7, watched, Journal(tmp_path))
-    assert (said(told), watched.started) == ([("a", "lost")], [])
+    forecast, watched = ClusterForecast(), Watched()
+    run_for(forecast, 0.7, watched, Journal(tmp_path))
+    assert (said(forecast), watched.started) == ([("a", "lost")], [])
 
 
 def test_what_runs_and_is_in_no_journal_is_stopped(tmp_path: Path) -> None:
     executor = open_executor("local", PATH)
     executor.start(Run(("x", 1), "j", ("sleep", "63")))
-    told = ClusterForecast()
-    run_for(told, 0.7, executor, Journal(tmp_path))
-    assert said(told) == []
+    forecast = ClusterForecast()
+    run_for(forecast, 0.7, executor, Journal(tmp_path))
+    assert said(forecast) == []

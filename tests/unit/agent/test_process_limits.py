@@ -51,10 +51,10 @@ def oak(api: Any) -> Cluster:
 def test_a_task_of_more_processes_than_its_cores_is_refused_with_the_number(
     oak: Cluster, count: dict[str, int], slot: dict[str, int], processes: str, cores: int
 ) -> None:
-    found = oak.api.problem(422, "unsatisfiable", "POST", "/v1/jobs", spec(count, **slot), oak.token)
-    assert f"starts {processes} processes on {cores} core" in found["detail"]
-    assert "limits.processes_per_core" in found["detail"]
-    assert found["most"] == cores
+    result = oak.api.problem(422, "unsatisfiable", "POST", "/v1/jobs", spec(count, **slot), oak.token)
+    assert f"starts {processes} processes on {cores} core" in result["detail"]
+    assert "limits.processes_per_core" in result["detail"]
+    assert result["most"] == cores
 
 
 @pytest.mark.parametrize(

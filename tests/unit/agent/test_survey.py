@@ -26,14 +26,14 @@ from tests.support.registering import agent, note_graphs, processes_of
 
 
 def test_this_machine_is_described_as_it_is() -> None:
-    found = survey("local")
-    totals = read_cluster(found.document).totals
+    result = survey("local")
+    totals = read_cluster(result.document).totals
     assert totals["node"] == 1
     assert 1 <= totals["core"] <= len(psutil.Process().cpu_affinity() or [])
     assert totals["memory"] <= psutil.virtual_memory().total // 2**20
     assert totals.get("gpu", 0) == cluster_survey.gpus()
-    assert found.state == {"nodes_free": 1, "memory_per_node": totals["memory"] // 1024}
-    assert len(found.up) == 1
+    assert result.state == {"nodes_free": 1, "memory_per_node": totals["memory"] // 1024}
+    assert len(result.up) == 1
 
 
 def test_cores_are_limited_by_the_time_a_container_may_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_slurm_is_asked_as_its_version_answers(tmp_path: Path, monkeypatch: pyte
     command_saying(
         tmp_path, "sinfo", 'test "$1" = -h && printf "node01|idle\\nnode01|idle\\nnode02|drained\\n" || exit 1'
     )
-    found = survey("slurm")
-    names = list(read_cluster(found.document).workers)
-    assert set(found.up) < set(names)
-    assert found.state["nodes_free"] == len({"node01"} & set(found.up))
+    result = survey("slurm")
+    names = list(read_cluster(result.document).workers)
+    assert set(result.up) < set(names)
+    assert result.state["nodes_free"] == len({"node01"} & set(result.up))
 
 
 def test_flux_and_hwloc_are_asked_with_their_own_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +112,8 @@ def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def oak(tmp_path: Path) -> Iterator[tuple[str, Client]]:
     with rainbow_at(tmp_path) as url:
         with Client(url, REGISTRATION) as registering:
-            told = registering.register_cluster("oak", grid(2, 2), state={"cost": 3, "nodes_free": 9})
-        with Client(url, told["secret"]) as client:
+            registration = registering.register_cluster("oak", grid(2, 2), state={"cost": 3, "nodes_free": 9})
+        with Client(url, registration["secret"]) as client:
             yield url, client
 
 
@@ -249,7 +249,7 @@ def test_this_machine_registers_itself_and_runs_a_job(tmp_path: Path, processes:
 
 def test_registering_without_the_secret_for_it_is_refused_and_says_so(tmp_path: Path, processes: Processes) -> None:
     with rainbow_at(tmp_path) as url:
-        given = ("--url", url, "--credentials", str(tmp_path / "none.json"))
-        ran = processes.start("agent", "--cluster", "x", "--register", *given, RAINBOW_REGISTRATION_SECRET="")
+        inputs = ("--url", url, "--credentials", str(tmp_path / "none.json"))
+        ran = processes.start("agent", "--cluster", "x", "--register", *inputs, RAINBOW_REGISTRATION_SECRET="")
         assert ran.wait(20) == 2 or ran.returncode == 1
         assert "is not registered; pass --registration-secret to register it" in (tmp_path / "agent.log").read_text()

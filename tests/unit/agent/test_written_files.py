@@ -60,9 +60,9 @@ def test_what_a_run_writes_is_told_while_it_runs(files: dict[str, str], tmp_path
     executor = open_executor("local", {"PATH": "/usr/bin:/bin"}, folder)
     try:
         executor.start(script("echo first; echo wrong >&2; sleep 60", tmp_path, files))
-        told: dict[Any, Any] = {}
-        until(lambda: executor.poll() == [] and bool(told.update(executor.written()) or told), 10)  # type: ignore[attr-defined]
-        assert told == {("j-0", 1): ("first\n", "wrong\n") if files else ("first\nwrong\n", "")}
+        answer: dict[Any, Any] = {}
+        until(lambda: executor.poll() == [] and bool(answer.update(executor.written()) or answer), 10)  # type: ignore[attr-defined]
+        assert answer == {("j-0", 1): ("first\n", "wrong\n") if files else ("first\nwrong\n", "")}
         assert executor.written() == {}  # type: ignore[attr-defined]
     finally:
         executor.close()

@@ -262,5 +262,5 @@ def test_body_over_the_limit_is_413(api, keebler, service):
 
 
 def test_unknown_path_is_a_problem(api):
-    told = api("GET", "/v1/nothing").json
-    assert (told["code"], told["detail"][:26]) == ("not-found", "path /v1/nothing not found")
+    answer = api("GET", "/v1/nothing").json
+    assert (answer["code"], answer["detail"][:26]) == ("not-found", "path /v1/nothing not found")

@@ -11,17 +11,17 @@ from tests.support.stored import stored
 
 
 def test_register_tells_credentials_once_and_keeps_only_digests(api: Api) -> None:
-    told = api.good("POST", "/v1/clusters", {"name": "oak", "graph": grid(2, 2)}, REGISTRATION)
-    assert set(told) == {"name", "token", "secret", "revision", "totals", "units"}
-    assert (told["name"], told["revision"]) == ("oak", 1)
-    assert told["totals"] == {"cluster": 1, "core": 4, "node": 2}
-    assert told["token"].startswith("rbt_")
-    assert told["secret"].startswith("rbs_")
+    answer = api.good("POST", "/v1/clusters", {"name": "oak", "graph": grid(2, 2)}, REGISTRATION)
+    assert set(answer) == {"name", "token", "secret", "revision", "totals", "units"}
+    assert (answer["name"], answer["revision"]) == ("oak", 1)
+    assert answer["totals"] == {"cluster": 1, "core": 4, "node": 2}
+    assert answer["token"].startswith("rbt_")
+    assert answer["secret"].startswith("rbs_")
     with api.service.store.read() as connection:
-        kept = [list(connection.execute(table.select())) for table in metadata.tables.values()]
-    assert told["token"] not in str(kept)
-    assert told["secret"] not in str(kept)
-    assert "oak" in str(kept)
+        reserved = [list(connection.execute(table.select())) for table in metadata.tables.values()]
+    assert answer["token"] not in str(reserved)
+    assert answer["secret"] not in str(reserved)
+    assert "oak" in str(reserved)
 
 
 def test_register_a_name_again_is_a_conflict_and_after_delete_inherits_nothing(api: Api) -> None:
@@ -41,8 +41,8 @@ def test_register_a_name_again_is_a_conflict_and_after_delete_inherits_nothing(a
 
 def test_register_that_fails_in_a_subsystem_stores_nothing(api: Api) -> None:
     body = {"name": "oak", "graph": grid(1, 1), "subsystems": {"io": {"graph": {"nodes": 7}}}}
-    told = api.problem(422, "graph-invalid", "POST", "/v1/clusters", body, REGISTRATION)
-    assert told["pointer"].startswith("/subsystems/io")
+    answer = api.problem(422, "graph-invalid", "POST", "/v1/clusters", body, REGISTRATION)
+    assert answer["pointer"].startswith("/subsystems/io")
     assert stored(api) == ([], [])
 
 
@@ -98,9 +98,9 @@ def test_state_is_put_patched_and_read(oak: Cluster) -> None:
     path = "/v1/clusters/oak/state"
     oak.api.good("PUT", path, '{"cost": 3, "nodes_free": 20,}', oak.secret)
     oak.api.good("PATCH", path, {"cost": 4}, oak.secret)
-    told = oak.api.good("GET", path, None, oak.secret)
-    assert told["state"] == {"cost": 4, "nodes_free": 20}
-    assert told["reported_at"] == "1970-01-12T13:46:40.000Z"
+    answer = oak.api.good("GET", path, None, oak.secret)
+    assert answer["state"] == {"cost": 4, "nodes_free": 20}
+    assert answer["reported_at"] == "1970-01-12T13:46:40.000Z"
     oak.api.good("PUT", path, {"cost": 1}, oak.secret)
     assert oak.api.good("GET", path, None, oak.secret)["state"] == {"cost": 1}
 
@@ -139,9 +139,9 @@ def test_last_free_node_is_taken_once_by_64_submits_at_once(api: Api) -> None:
 
 def test_scheduler_settings_are_kept_and_checked(oak: Cluster) -> None:
     path = "/v1/clusters/oak/scheduler"
-    told = oak.api.good("GET", path, None, oak.secret)
-    assert told["policy"] == "load_based"
-    oak.api.good("PUT", path, {"policy": "load_based", "settings": told["settings"]}, oak.secret)
+    answer = oak.api.good("GET", path, None, oak.secret)
+    assert answer["policy"] == "load_based"
+    oak.api.good("PUT", path, {"policy": "load_based", "settings": answer["settings"]}, oak.secret)
     oak.api.problem(422, "policy-invalid", "PUT", path, {"policy": "nobody's"}, oak.secret)
     oak.api.problem(422, "policy-invalid", "PUT", path, {"settings": {"no such": 1}}, oak.secret)
-    assert oak.api.good("GET", path, None, oak.secret)["settings"] == told["settings"]
+    assert oak.api.good("GET", path, None, oak.secret)["settings"] == answer["settings"]

@@ -20,8 +20,8 @@ NODES = [{"type": "node", "count": 2, "with": CORE}]
 def rfc14(system: Any = None, tasks: Any = None, resources: Any = None) -> dict[str, Any]:
     task = {"command": ["./train.sh", "--fast"], "slot": "s", "count": {"per_slot": 1}}
     system = {"duration": 600, **(system or {})}
-    found = {"version": 1, "resources": resources or CORE, "tasks": tasks or [task]}
-    return {**found, "attributes": {"system": system}}
+    results = {"version": 1, "resources": resources or CORE, "tasks": tasks or [task]}
+    return {**results, "attributes": {"system": system}}
 
 
 def submit(oak: Cluster, spec: Any, **more: Any) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def bob(oak: Cluster) -> str:
 
 def test_a_command(oak: Cluster) -> None:
     job = submit(oak, rfc14({"cwd": "/home/ann/net", "environment": {"B": "2", "A": "1"}, "output": "out.txt"}))
-    told = shown(oak, job["number"])
-    assert told["command"] == ["./train.sh", "--fast"]
-    assert told["resources"]["text"] == "1 task of 2 cores"
-    assert told["limits"] == {"time": 600, "least_time": None, "begin": None}
-    assert (told["directory"], told["environment"]) == ("/home/ann/net", ["A", "B"])
-    assert told["output"] == {"output": "out.txt"}
-    assert told["after"] == told["before"] == []
+    answer = shown(oak, job["number"])
+    assert answer["command"] == ["./train.sh", "--fast"]
+    assert answer["resources"]["text"] == "1 task of 2 cores"
+    assert answer["limits"] == {"time": 600, "least_time": None, "begin": None}
+    assert (answer["directory"], answer["environment"]) == ("/home/ann/net", ["A", "B"])
+    assert answer["output"] == {"output": "out.txt"}
+    assert answer["after"] == answer["before"] == []
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_resources_in_words(resources: Any, text: str) -> None:
 def test_an_array_and_a_script(oak: Cluster) -> None:
     task = {"command": ["fit.sh", "{index}"], "slot": "s", "count": {"per_slot": 1}}
     job = submit(oak, rfc14({"array": "0-3%2", "script": SCRIPT}, [task]))
-    told = shown(oak, job["number"])
-    assert told["array"] == {"elements": "0-3", "at_once": 2}
-    assert told["resources"]["text"] == "4 elements, at most 2 at once, each 1 task of 2 cores"
-    assert told["script"] is True
-    assert told["command"] == ["fit.sh", "{index}"]
+    answer = shown(oak, job["number"])
+    assert answer["array"] == {"elements": "0-3", "at_once": 2}
+    assert answer["resources"]["text"] == "4 elements, at most 2 at once, each 1 task of 2 cores"
+    assert answer["script"] is True
+    assert answer["command"] == ["fit.sh", "{index}"]
     assert oak.api.good("GET", f"/v1/jobs/{job['number']}/script", None, oak.token)["script"] == SCRIPT
 
 
@@ -84,9 +84,9 @@ def test_three_tasks(oak: Cluster) -> None:
         {"name": "b", "command": ["second"], "resources": "work", "depends_on": ["a"]},
         {"name": "c", "command": ["third"], "resources": "work", "depends_on": ["a", "b"]},
     ]
-    told = shown(oak, submit(oak, {**spec, "resources": resources, "tasks": tasks})["number"])
-    assert told["command"] is None
-    assert [(one["name"], one["command"], one["after"]) for one in told["tasks"]] == [
+    answer = shown(oak, submit(oak, {**spec, "resources": resources, "tasks": tasks})["number"])
+    assert answer["command"] is None
+    assert [(one["name"], one["command"], one["after"]) for one in answer["tasks"]] == [
         ("a", ["first"], []),
         ("b", ["second"], ["a"]),
         ("c", ["third"], ["a", "b"]),
@@ -99,12 +99,12 @@ def test_a_chain_is_named_from_both_sides(oak: Cluster, bob: str) -> None:
     begin = {"scheme": "begin-time", "value": "4000000000"}
     second = submit(oak, rfc14({"dependencies": [*after, begin]}))
     third = submit(oak, rfc14({"dependencies": [{"scheme": "afterany", "value": second["id"]}]}), name="last one")
-    told = shown(oak, second["number"])
-    assert [(one["number"], one["name"], one["state"], one["scheme"]) for one in told["after"]] == [
+    answer = shown(oak, second["number"])
+    assert [(one["number"], one["name"], one["state"], one["scheme"]) for one in answer["after"]] == [
         (first["number"], "fetch", "WAITING", "afterok")
     ]
-    assert [(one["number"], one["scheme"]) for one in told["before"]] == [(third["number"], "afterany")]
-    assert told["limits"]["begin"].startswith("2096-10-02")
+    assert [(one["number"], one["scheme"]) for one in answer["before"]] == [(third["number"], "afterany")]
+    assert answer["limits"]["begin"].startswith("2096-10-02")
     assert shown(oak, first["number"], bob)["before"][0]["number"] == second["number"]
 
 
@@ -130,15 +130,15 @@ def test_values_of_the_environment_are_for_who_may_act_for_the_user(oak: Cluster
         answer = oak.api.call("GET", path, None, bob)
         assert answer.status_code == 200, path
         assert SECRET not in answer.get_data(as_text=True), path
-    told = oak.api.good("GET", f"/v1/jobs/{job}/jobspec", None, bob)
-    assert told["environment_hidden"]
-    assert told["jobspec"]["attributes"]["system"]["environment"] == {"TOKEN": "***", "GONE": None}
-    assert told["jobspec"]["tasks"][0]["attributes"]["environment"] == {"KEY": "***"}
-    assert "--export=TOKEN=***,PLAIN\necho hello" in told["jobspec"]["attributes"]["system"]["script"]
+    reported = oak.api.good("GET", f"/v1/jobs/{job}/jobspec", None, bob)
+    assert reported["environment_hidden"]
+    assert reported["jobspec"]["attributes"]["system"]["environment"] == {"TOKEN": "***", "GONE": None}
+    assert reported["jobspec"]["tasks"][0]["attributes"]["environment"] == {"KEY": "***"}
+    assert "--export=TOKEN=***,PLAIN\necho hello" in reported["jobspec"]["attributes"]["system"]["script"]
     assert shown(oak, job, bob)["environment"] == ["GONE", "KEY", "TOKEN"]
 
 
 def test_a_job_of_a_command_has_no_script(oak: Cluster) -> None:
     job = submit(oak, rfc14())["number"]
-    told = oak.api.problem(404, "not-found", "GET", f"/v1/jobs/{job}/script", None, oak.token)
-    assert told["detail"] == f"job {job} has no script: it was submitted as a command or a jobspec"
+    answer = oak.api.problem(404, "not-found", "GET", f"/v1/jobs/{job}/script", None, oak.token)
+    assert answer["detail"] == f"job {job} has no script: it was submitted as a command or a jobspec"

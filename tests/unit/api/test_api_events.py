@@ -14,11 +14,11 @@ from tests.conftest import ADMIN, Api, Clock, Cluster, jobspec
 
 def told(api: Api, *tokens: str, after: int = 0) -> list[dict[str, Any]]:
     text = api.call("GET", f"/v1/events?follow=false&after={after}", None, *tokens).get_data(as_text=True)
-    found = []
+    results = []
     for block in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
-        found += [{"id": int(lines["id"]), "kind": lines["event"], **json.loads(lines["data"])}] if lines else []
-    return found
+        results += [{"id": int(lines["id"]), "kind": lines["event"], **json.loads(lines["data"])}] if lines else []
+    return results
 
 
 def test_events_tell_what_happened_in_order_and_are_resumed(api: Api) -> None:

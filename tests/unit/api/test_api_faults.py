@@ -24,10 +24,10 @@ def test_hostile_request_is_a_problem_and_stores_nothing(api: Api, oak: Cluster,
     if "bytes" in case:
         body = bytes(range(256)) * case["bytes"]
     token = {"token": oak.token, "secret": oak.secret, "registration": REGISTRATION}[case["by"]]
-    told = api.problem(case["status"], case["code"], case["method"], case["path"], body, token)
-    assert case.get("detail", told["detail"]) == told["detail"]
+    answer = api.problem(case["status"], case["code"], case["method"], case["path"], body, token)
+    assert case.get("detail", answer["detail"]) == answer["detail"]
     for key in case.get("says", []):
-        assert told.get(key) is not None, key
+        assert answer.get(key) is not None, key
     assert stored(api) == before
     assert api.good("POST", "/v1/match", jobspec(), oak.token)["candidates"]
 
@@ -47,8 +47,8 @@ def test_fault_nobody_expected_is_500_without_a_traceback(oak: Cluster, monkeypa
         raise ZeroDivisionError("a secret thought")
 
     monkeypatch.setattr("rainbow.service.queries.jobs.listing", broken)
-    told = oak.api.problem(500, "error", "GET", "/v1/jobs", None, oak.token)
-    assert "secret thought" not in json.dumps(told)
+    answer = oak.api.problem(500, "error", "GET", "/v1/jobs", None, oak.token)
+    assert "secret thought" not in json.dumps(answer)
 
 
 def test_unknown_path_and_method_are_problems(api: Api) -> None:

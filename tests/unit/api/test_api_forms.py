@@ -44,8 +44,8 @@ INVALID: list[tuple[str, str, Any]] = [
 
 def allows(api: Api, method: str, path: str, body: Any) -> bool:
     document = api.good("GET", "/openapi.json")
-    [told] = [told for at, told in document["paths"].items() if at == path]
-    schema = told[method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    [answer] = [answer for at, answer in document["paths"].items() if at == path]
+    schema = answer[method.lower()]["requestBody"]["content"]["application/json"]["schema"]
     return jsonschema.Draft202012Validator({**schema, "components": document["components"]}).is_valid(body)
 
 
@@ -66,8 +66,8 @@ def test_what_is_refused_for_its_form_is_not_allowed_by_the_document(
 
 
 def test_an_empty_yaml_jobspec_is_not_allowed_and_refused(api: Api, oak: Cluster) -> None:
-    told = api.good("GET", "/openapi.json")["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]
-    assert not jsonschema.Draft202012Validator(told["application/yaml"]["schema"]).is_valid(" \n")
+    answer = api.good("GET", "/openapi.json")["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]
+    assert not jsonschema.Draft202012Validator(answer["application/yaml"]["schema"]).is_valid(" \n")
     api.problem(400, "request-invalid", "POST", "/v1/jobs", " \n", oak.token)
 
 

@@ -72,8 +72,8 @@ def test_graph_comes_back_as_it_was_put(oak: Cluster, document: Any) -> None:
 def test_number_comes_back_as_the_number_it_was(oak: Cluster, number: str) -> None:
     text = json.dumps({**grid(1, 1), "x": "HERE"}).replace('"HERE"', number)
     assert oak.api.call("PUT", GRAPH, text, oak.secret, Content_Type="application/json").status_code == 200
-    found = json.loads(got(oak)[0])["x"]
-    assert (type(found), repr(found)) == (type(json.loads(number)), repr(json.loads(number)))
+    result = json.loads(got(oak)[0])["x"]
+    assert (type(result), repr(result)) == (type(json.loads(number)), repr(json.loads(number)))
 
 
 # ── deltas ──
@@ -178,10 +178,10 @@ def test_changes_kept_beside_a_document_make_what_it_is(
         _is_compiled_of(oak.api.service, model)
     again = Service(oak.api.service.store, Settings())
     _is_compiled_of(again, model)
-    told = patch_graph(
+    reported = patch_graph(
         again, Caller(admin=True), "oak", {"changes": [{"op": "set", "vertex": "c0", "properties": {}}]}
     )
-    assert str(told["revision"]) == got(oak)[1].strip('"')
+    assert str(reported["revision"]) == got(oak)[1].strip('"')
 
 
 def _is_compiled_of(service: Service, model: Any) -> None:

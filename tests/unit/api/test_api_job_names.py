@@ -56,10 +56,10 @@ def test_a_name_is_that_of_one_active_job(oak: Cluster) -> None:
     assert found(oak, "train") == [first]
     second = submit(oak, "bob", "train")
     assert found(oak, "train") == [second, first]
-    told = oak.api.problem(404, "not-found", "DELETE", "/v1/jobs/train", None, oak.token)
+    answer = oak.api.problem(404, "not-found", "DELETE", "/v1/jobs/train", None, oak.token)
     numbers = [oak.api.good("GET", f"/v1/jobs/{job}", None, oak.token)["number"] for job in (second, first)]
-    assert told["detail"] == f"2 jobs are named train: {numbers[0]}, {numbers[1]}; give a number"
-    assert told["jobs"] == [second, first]
+    assert answer["detail"] == f"2 jobs are named train: {numbers[0]}, {numbers[1]}; give a number"
+    assert answer["jobs"] == [second, first]
     oak.api.good("DELETE", f"/v1/jobs/{second}", None, oak.token)
     assert oak.api.good("DELETE", "/v1/jobs/train", None, oak.token)["id"] == first
     assert found(oak, "train") == []
@@ -84,8 +84,8 @@ def test_a_number_is_the_job_that_has_it_and_never_the_beginning_of_an_id(
 )
 def test_any_name_finds_its_job_and_no_other(oak: Cluster, name: str) -> None:
     """What is written as `last` is the newest job, whatever is called so."""
-    wanted, other = submit(oak, "ann", name), submit(oak, "bob", "other")
-    assert found(oak, name, Rainbow_Login="bob") == ([other] if name == "last" else [wanted])
+    target, other = submit(oak, "ann", name), submit(oak, "bob", "other")
+    assert found(oak, name, Rainbow_Login="bob") == ([other] if name == "last" else [target])
 
 
 def test_an_element_is_one_of_the_arrays_own_indexes(oak: Cluster) -> None:

@@ -22,26 +22,26 @@ def test_submit_of_any_form_is_placed(oak: Cluster, form: str, envelope: bool) -
     spec: Any = yaml.safe_dump(jobspec()) if form == "yaml" else jobspec()
     body = {"jobspec": spec, "name": "mine", "requestor": "ann"} if envelope else spec
     answer = oak.api.call("POST", "/v1/jobs", body, oak.token)
-    told = answer.get_json()
+    reported = answer.get_json()
     assert answer.status_code == 201
-    assert answer.headers["Location"] == f"/v1/jobs/{told['id']}"
-    assert (told["cluster"], told["state"]) == ("oak", "WAITING")
-    assert told["decision"]["candidates"][0]["cluster"] == "oak"
-    shown = oak.api.good("GET", f"/v1/jobs/{told['id']}", None, oak.token)
+    assert answer.headers["Location"] == f"/v1/jobs/{reported['id']}"
+    assert (reported["cluster"], reported["state"]) == ("oak", "WAITING")
+    assert reported["decision"]["candidates"][0]["cluster"] == "oak"
+    shown = oak.api.good("GET", f"/v1/jobs/{reported['id']}", None, oak.token)
     if envelope:
         assert (shown["name"], shown["requestor"]) == ("mine", "ann")
 
 
 def test_submit_that_fits_nowhere_says_why_for_every_cluster_and_stores_nothing(api: Api) -> None:
     tokens = [api.register(name).token for name in ("oak", "elm")]
-    told = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(3), *tokens)
-    assert [(each["cluster"], each["reason"]) for each in told["refusals"]] == [
+    reported = api.problem(422, "unsatisfiable", "POST", "/v1/jobs", jobspec(3), *tokens)
+    assert [(each["cluster"], each["reason"]) for each in reported["refusals"]] == [
         ("elm", "total-too-small"),
         ("oak", "total-too-small"),
     ]
     answer = api.good("POST", "/v1/match", jobspec(3), *tokens)
     assert answer["candidates"] == []
-    assert answer["refusals"] == told["refusals"]
+    assert answer["refusals"] == reported["refusals"]
     assert stored(api)[1] == []
 
 
@@ -68,17 +68,17 @@ def test_jobs_are_listed_newest_first_page_by_page(oak: Cluster) -> None:
         cursor = page["next"]
     assert seen == ids[::-1]
     oak.api.good("DELETE", f"/v1/jobs/{ids[2]}", None, oak.token)
-    found = oak.api.good("GET", "/v1/jobs?state=CANCELED&cluster=oak", None, oak.token)["jobs"]
-    assert [job["id"] for job in found] == [ids[2]]
+    result = oak.api.good("GET", "/v1/jobs?state=CANCELED&cluster=oak", None, oak.token)["jobs"]
+    assert [job["id"] for job in result] == [ids[2]]
     assert oak.api.good("GET", "/v1/jobs?cluster=elm", None, oak.token)["jobs"] == []
 
 
 def test_submits_of_64_threads_are_each_there_once(api: Api) -> None:
     oak = api.register("oak", grid(4, 4))
-    told: list[str] = []
+    answers: list[str] = []
 
     def submit() -> None:
-        told.extend(api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"] for _ in range(4))
+        answers.extend(api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"] for _ in range(4))
 
     threads = [threading.Thread(target=submit) for _ in range(64)]
     for thread in threads:
@@ -86,8 +86,8 @@ def test_submits_of_64_threads_are_each_there_once(api: Api) -> None:
     for thread in threads:
         thread.join()
     listed = [job["id"] for job in api.good("GET", "/v1/jobs?limit=1000", None, oak.token)["jobs"]]
-    assert len(told) == 256
-    assert sorted(listed) == sorted(told)
+    assert len(answers) == 256
+    assert sorted(listed) == sorted(answers)
     assert len(set(listed)) == 256
 
 
@@ -128,8 +128,8 @@ def test_upstreams_files_register_and_place_100_of_100(api: Api, service: Servic
     ("program", "name"), [("/usr/bin/a.out", "a.out"), ("\x07", "job"), ("x" * 300, "x" * 100), ("bin/", "job")]
 )
 def test_a_job_without_a_name_has_that_of_its_program(oak: Cluster, program: str, name: str) -> None:
-    told = oak.api.good("POST", "/v1/jobs", jobspec_of([program, "-v"]), oak.token)
-    assert oak.api.good("GET", f"/v1/jobs/{told['id']}", None, oak.token)["name"] == name
+    answer = oak.api.good("POST", "/v1/jobs", jobspec_of([program, "-v"]), oak.token)
+    assert oak.api.good("GET", f"/v1/jobs/{answer['id']}", None, oak.token)["name"] == name
 
 
 def test_node_that_jobs_share_is_in_use_once(api: Api) -> None:

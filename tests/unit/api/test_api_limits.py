@@ -14,23 +14,23 @@ RECEIVE = "/v1/clusters/oak/receive"
 
 
 def test_registration_says_where_its_form_is_wrong(api: Api) -> None:
-    told = api.problem(400, "request-invalid", "POST", "/v1/clusters", {"name": "a b", "graph": {}}, REGISTRATION)
-    assert told["pointer"] == "/name"
-    told = api.problem(400, "request-invalid", "POST", "/v1/clusters", {"name": "a"}, REGISTRATION)
-    assert told["pointer"] == "/graph"
+    answer = api.problem(400, "request-invalid", "POST", "/v1/clusters", {"name": "a b", "graph": {}}, REGISTRATION)
+    assert answer["pointer"] == "/name"
+    answer = api.problem(400, "request-invalid", "POST", "/v1/clusters", {"name": "a"}, REGISTRATION)
+    assert answer["pointer"] == "/graph"
 
 
 def test_cluster_over_the_limits_is_413_and_names_the_limit(database: str, clock: Clock) -> None:
     service = open_service_at(database, clock, limits=Limits(vertices=20, edges=17))
     api = Api(service)
-    told = api.problem(
+    answer = api.problem(
         413, "limit-exceeded", "POST", "/v1/clusters", {"name": "x", "graph": grid(7, 2)}, REGISTRATION
     )
-    assert told["limit"] == "vertices"
-    told = api.problem(
+    assert answer["limit"] == "vertices"
+    answer = api.problem(
         413, "limit-exceeded", "POST", "/v1/clusters", {"name": "x", "graph": grid(6, 2)}, REGISTRATION
     )
-    assert told["limit"] == "edges"
+    assert answer["limit"] == "edges"
     api.register("x", grid(5, 2))
     service.close()
 

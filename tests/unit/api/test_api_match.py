@@ -38,20 +38,23 @@ def test_only_if_asked_an_answer_is_explained(api):
 def test_what_a_candidate_would_hold_is_readable_as_a_resource_set(api):
     api.good("POST", "/v1/clusters", {"name": "elm", "graph": RANKED}, REGISTRATION)
     answer = ask(api, ["rba_of-the-tests"], explain=True)
-    found = answer["candidates"][0]["explanation"]
-    held = read_cluster(found["R"])
+    result = answer["candidates"][0]["explanation"]
+    held = read_cluster(result["R"])
     assert held.totals["core"] == answer["candidates"][0]["totals"]["cores"]
-    assert len(found["paths"]) == held.totals["core"]
+    assert len(result["paths"]) == held.totals["core"]
 
 
 def test_the_change_of_a_refusal_makes_it_match(api):
     tokens = told(api, "oak")
-    wanted = {"resources": {"work": {"type": "core", "replicas": 1, "count": 50}}, "tasks": [{"command": ["a"]}]}
-    answer = ask(api, tokens, jobspec=wanted, explain=True)
+    requirements = {
+        "resources": {"work": {"type": "core", "replicas": 1, "count": 50}},
+        "tasks": [{"command": ["a"]}],
+    }
+    answer = ask(api, tokens, jobspec=requirements, explain=True)
     (edit,) = answer["refusals"][0]["explanation"]["change"]["edits"]
     for count, matched in ((edit["count"], True), (edit["count"] + 1, False)):
-        wanted["resources"]["work"]["count"] = count
-        assert bool(ask(api, tokens, jobspec=wanted)["candidates"]) is matched
+        requirements["resources"]["work"]["count"] = count
+        assert bool(ask(api, tokens, jobspec=requirements)["candidates"]) is matched
 
 
 def test_of_clusters_that_are_not_yours_nothing_is_explained(api):

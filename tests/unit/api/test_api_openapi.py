@@ -40,12 +40,12 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def document(api: Api) -> dict[str, Any]:
-    found: dict[str, Any] = api.good("GET", "/openapi.json")
-    return found
+    results: dict[str, Any] = api.good("GET", "/openapi.json")
+    return results
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    return [(m.upper(), path, told) for path, methods in document["paths"].items() for m, told in methods.items()]
+    return [(m.upper(), path, answer) for path, methods in document["paths"].items() for m, answer in methods.items()]
 
 
 def test_document_names_every_route_once_and_its_references_lead_somewhere(
@@ -60,13 +60,13 @@ def test_document_names_every_route_once_and_its_references_lead_somewhere(
     }
     named = {(method, path) for method, path, _ in operations(document)}
     assert there <= named
-    ids = [told["operationId"] for _, _, told in operations(document)]
+    ids = [answer["operationId"] for _, _, answer in operations(document)]
     assert len(ids) == len(set(ids))
     for reference in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)):
         assert reference in document["components"]["schemas"]
-    for _, path, told in operations(document):
-        assert {p["name"] for p in told["parameters"] if p["in"] == "path"} == set(re.findall(r"{(\w+)}", path))
-        assert told["summary"]
+    for _, path, answer in operations(document):
+        assert {p["name"] for p in answer["parameters"] if p["in"] == "path"} == set(re.findall(r"{(\w+)}", path))
+        assert answer["summary"]
 
 
 def test_schemas_are_schemas_and_are_those_that_validate(document: dict[str, Any]) -> None:
@@ -114,21 +114,21 @@ def of(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 )
 def test_nothing_the_document_allows_or_forbids_is_a_fault_of_ours(api: Api, data: st.DataObject) -> None:
     every = operations(api.good("GET", "/openapi.json"))
-    method, path, told = every[data.draw(st.integers(0, len(every) - 1))]
+    method, path, reported = every[data.draw(st.integers(0, len(every) - 1))]
     if not api.good("GET", "/v1/clusters", None, ADMIN)["clusters"]:
         api.register("oak")
     url = re.sub(r"{\w+}", lambda _: data.draw(PARTS), path)
-    asked = [p["name"] for p in told["parameters"] if p["in"] == "query"]
-    query = {name: data.draw(ASKED) for name in asked if data.draw(st.booleans())}
+    requests = [p["name"] for p in reported["parameters"] if p["in"] == "query"]
+    query = {name: data.draw(ASKED) for name in requests if data.draw(st.booleans())}
     if "events" in path and method == "GET":
         query["follow"] = "false"
     headers = {"Authorization": f"Bearer {data.draw(st.sampled_from([ADMIN, REGISTRATION, 'rbt_x']))}"}
-    for one in told["parameters"]:
+    for one in reported["parameters"]:
         if one["in"] == "header" and data.draw(st.booleans()):
             headers[one["name"]] = data.draw(st.sampled_from(["", '"1"', "*", "k", "-", "9" * 30, "ü", '"', "W/"]))
     body = None
-    if "requestBody" in told:
-        [schema, *_] = [each["schema"] for each in told["requestBody"]["content"].values()]
+    if "requestBody" in reported:
+        [schema, *_] = [each["schema"] for each in reported["requestBody"]["content"].values()]
         body = json.dumps(data.draw(of(schema)))
     answer = api.app.test_client().open(
         url, method=method, query_string=query, headers=headers, data=body, content_type="application/json"
@@ -136,7 +136,11 @@ def test_nothing_the_document_allows_or_forbids_is_a_fault_of_ours(api: Api, dat
     text = answer.get_data(as_text=True)
     drained = answer.status_code == 503 and answer.get_json()["code"] == "try-later"  # until reinstated
     assert answer.status_code < 500 or drained, (method, url, query, headers, body, text)
-    assert str(answer.status_code) in told["responses"] or answer.status_code in (308, 404, 405), (method, url, text)
+    assert str(answer.status_code) in reported["responses"] or answer.status_code in (308, 404, 405), (
+        method,
+        url,
+        text,
+    )
     if answer.status_code >= 400:
         assert answer.mimetype == "application/problem+json"
         jsonschema.validate(answer.get_json(), SCHEMAS["Problem"])

@@ -23,8 +23,10 @@ def test_delta_is_applied_whole_or_not_at_all(oak: Cluster, case: dict[str, Any]
     path = "/v1/clusters/oak/graph"
     before = oak.api.good("GET", path, None, oak.secret)
     if "code" in case:
-        told = oak.api.problem(case["status"], case["code"], "PATCH", path, {"changes": case["changes"]}, oak.secret)
-        assert told.get("pointer", "").startswith(case.get("pointer", ""))
+        reported = oak.api.problem(
+            case["status"], case["code"], "PATCH", path, {"changes": case["changes"]}, oak.secret
+        )
+        assert reported.get("pointer", "").startswith(case.get("pointer", ""))
         assert oak.api.good("GET", path, None, oak.secret) == before
         return
     answer = oak.api.call("PATCH", path, {"changes": case["changes"]}, oak.secret, If_Match='"1"')
@@ -53,11 +55,11 @@ def test_drained_cluster_gives_its_waiting_jobs_to_others_and_goes_when_the_runn
     jobs = [api.good("POST", "/v1/jobs", both, oak.token, elm.token) for _ in range(6)]
     alone = api.good("POST", "/v1/jobs", jobspec(), oak.token)["id"]
     api.problem(409, "conflict", "DELETE", "/v1/clusters/oak", None, oak.secret)
-    told = api.call("DELETE", "/v1/clusters/oak?drain=true", None, oak.secret)
-    assert told.status_code == 202
-    assert told.get_json()["running"] == [running["job"]]
-    assert told.get_json()["placed"] == [job["id"] for job in jobs if job["cluster"] == "oak"]
-    assert told.get_json()["refused"] == [alone]
+    answer = api.call("DELETE", "/v1/clusters/oak?drain=true", None, oak.secret)
+    assert answer.status_code == 202
+    assert answer.get_json()["running"] == [running["job"]]
+    assert answer.get_json()["placed"] == [job["id"] for job in jobs if job["cluster"] == "oak"]
+    assert answer.get_json()["refused"] == [alone]
     shown = api.good("GET", f"/v1/jobs/{alone}", None, oak.token)
     assert (shown["state"], "drained" in shown["tasks"][0]["detail"]) == ("CANCELED", True)
     assert {api.good("GET", f"/v1/jobs/{job['id']}", None, elm.token)["cluster"] for job in jobs} == {"elm"}
@@ -119,9 +121,9 @@ def test_placement_is_decided_again_bit_for_bit_after_everything_has_changed(api
         api.good("PUT", f"/v1/clusters/{each.name}/graph", grid(4, 1), each.secret)
         api.good("PUT", f"/v1/clusters/{each.name}/state", {"nodes_free": 9}, each.secret)
     for job in jobs:
-        found = api.good("GET", f"/v1/jobs/{job['id']}/replay", None, *tokens)
-        assert found["equal"], found
-        assert found["replayed"] == job["decision"]["selection"]
-        assert found["graphs_changed_since"] == sorted(each.name for each in owned)
+        result = api.good("GET", f"/v1/jobs/{job['id']}/replay", None, *tokens)
+        assert result["equal"], result
+        assert result["replayed"] == job["decision"]["selection"]
+        assert result["graphs_changed_since"] == sorted(each.name for each in owned)
     one = api.good("GET", f"/v1/jobs/{jobs[0]['id']}/replay", None, ADMIN)
     assert set(one["digests"]) == {"graphs", "states", "policy"}

@@ -28,20 +28,20 @@ def test_queries_are_those_of_operations_there_are(api: Api, endpoint: str) -> N
 
 
 def test_misspelt_parameter_names_the_one_that_is_meant(api: Api) -> None:
-    told = api.problem(400, "request-invalid", "GET", "/v1/jobs?requester=ann", None, ADMIN)
-    assert told["detail"] == "unknown query parameter 'requester'; did you mean requestor?"
-    assert told["pointer"] == "/requester"
+    answer = api.problem(400, "request-invalid", "GET", "/v1/jobs?requester=ann", None, ADMIN)
+    assert answer["detail"] == "unknown query parameter 'requester'; did you mean requestor?"
+    assert answer["pointer"] == "/requester"
 
 
 def test_a_worker_is_shown_by_get_and_moved_by_post(api: Api) -> None:
     api.register("oak")
-    told = api.call("OPTIONS", "/v1/clusters/oak/workers/n0:drain", None, ADMIN)
-    assert "GET" not in told.headers["Allow"]
+    answer = api.call("OPTIONS", "/v1/clusters/oak/workers/n0:drain", None, ADMIN)
+    assert "GET" not in answer.headers["Allow"]
 
 
 def test_an_account_is_named_as_the_document_says(api: Api) -> None:
-    told = api.problem(400, "request-invalid", "PUT", "/v1/accounts/%C2%84", {}, ADMIN)
-    assert told["detail"].startswith("an account is named by letters")
+    answer = api.problem(400, "request-invalid", "PUT", "/v1/accounts/%C2%84", {}, ADMIN)
+    assert answer["detail"].startswith("an account is named by letters")
 
 
 def test_the_document_says_how_many_a_page_may_have(api: Api) -> None:
@@ -49,5 +49,5 @@ def test_the_document_says_how_many_a_page_may_have(api: Api) -> None:
     api.service.settings = replace(settings, limits=replace(settings.limits, listed=50))
     operations = api.good("GET", "/openapi.json")["paths"]["/v1/jobs"]["get"]["parameters"]
     assert [one["schema"]["maximum"] for one in operations if one["name"] == "limit"] == [50]
-    told = api.problem(400, "request-invalid", "GET", "/v1/jobs?limit=51", None, ADMIN)
-    assert told["detail"] == "limit must be between 1 and 50"
+    answer = api.problem(400, "request-invalid", "GET", "/v1/jobs?limit=51", None, ADMIN)
+    assert answer["detail"] == "limit must be between 1 and 50"

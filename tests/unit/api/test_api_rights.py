@@ -22,9 +22,9 @@ def test_every_verb_without_a_credential_or_with_an_unknown_one_is_401(oak: Clus
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
             sent = None if method in ("GET", "DELETE") else body
             for tokens in ((), ("rbt_wrong",), ("rbt_wrong", "rbs_wrong"), ("",)):
-                told = oak.api.problem(401, "unauthenticated", method, path, sent, *tokens)
-                assert "rbt_wrong" not in json.dumps(told)
-                assert "`rainbow help credentials`" in told["detail"]
+                answer = oak.api.problem(401, "unauthenticated", method, path, sent, *tokens)
+                assert "rbt_wrong" not in json.dumps(answer)
+                assert "`rainbow help credentials`" in answer["detail"]
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_dead_credential_takes_nothing_away_from_the_others(api: Api) -> None:
 def test_dead_token_of_a_body_is_no_way_to_the_cluster_it_is_brought_for(api: Api) -> None:
     oak, elm = api.register("oak"), api.register("elm")
     for name in ("elm", "xyz"):
-        asked = {"jobspec": jobspec(), "clusters": [{"name": name, "token": "rbt_wrong"}]}
-        api.problem(404, "not-found", "POST", "/v1/jobs", asked, oak.token)
-        api.problem(404, "not-found", "POST", "/v1/match", asked, oak.token)
-        [answer] = api.good("POST", "/v1/jobs:batch", {"jobs": [asked]}, oak.token)["answers"]
+        request = {"jobspec": jobspec(), "clusters": [{"name": name, "token": "rbt_wrong"}]}
+        api.problem(404, "not-found", "POST", "/v1/jobs", request, oak.token)
+        api.problem(404, "not-found", "POST", "/v1/match", request, oak.token)
+        [answer] = api.good("POST", "/v1/jobs:batch", {"jobs": [request]}, oak.token)["answers"]
         assert answer["status"] == 404
-        api.problem(401, "unauthenticated", "POST", "/v1/jobs", asked)
-    asked = {"jobspec": jobspec(), "clusters": [{"name": "elm", "token": "rbt_wrong"}]}
-    assert api.good("POST", "/v1/jobs", asked, elm.token)["cluster"] == "elm"
+        api.problem(401, "unauthenticated", "POST", "/v1/jobs", request)
+    request = {"jobspec": jobspec(), "clusters": [{"name": "elm", "token": "rbt_wrong"}]}
+    assert api.good("POST", "/v1/jobs", request, elm.token)["cluster"] == "elm"
 
 
 def test_key_shows_no_job_of_a_cluster_whose_token_has_ended_since(api: Api) -> None:
@@ -123,8 +123,8 @@ def test_token_that_names_requestors_sees_the_jobs_of_others_and_changes_its_own
     assert api.good("GET", f"/v1/jobs/{job}", None, alice)["requestor"] == "bob"
     changes = (("POST", ":suspend"), ("POST", ":resume"), ("DELETE", ""))
     for method, path in changes:
-        told = api.problem(403, "forbidden", method, f"/v1/jobs/{job}{path}", None, alice)
-        assert told["detail"] == "this token does not allow requestor bob"
+        answer = api.problem(403, "forbidden", method, f"/v1/jobs/{job}{path}", None, alice)
+        assert answer["detail"] == "this token does not allow requestor bob"
     assert api.good("GET", f"/v1/jobs/{job}", None, alice)["state"] == "WAITING"
     for allowed in ((alice, bob), (oak.token,), (oak.secret,), (alice, oak.secret), (ADMIN,), (bob,)):
         job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]

@@ -68,8 +68,8 @@ def register(port: int) -> dict[str, Any]:
     with client(port, REGISTRATION) as api:
         answer = api.post("/v1/clusters", json={"name": "oak", "graph": grid(8, 2)})
     assert answer.status_code == 201, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    reported: dict[str, Any] = answer.json()
+    return reported
 
 
 def listed(api: httpx.Client) -> list[str]:

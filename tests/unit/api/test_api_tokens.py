@@ -15,9 +15,9 @@ def test_minted_token_names_clusters_requestors_and_an_end(api: Api, oak: Cluste
     assert made["clusters"] == ["elm", "oak"]
     placed = {api.good("POST", "/v1/jobs", jobspec(), made["token"])["cluster"] for _ in range(16)}
     assert placed == {"oak", "elm"}
-    asked = {"jobspec": jobspec(), "requestor": "cy"}
-    api.problem(403, "forbidden", "POST", "/v1/jobs", asked, made["token"])
-    job = api.good("POST", "/v1/jobs", {**asked, "requestor": "bob"}, made["token"])["id"]
+    request = {"jobspec": jobspec(), "requestor": "cy"}
+    api.problem(403, "forbidden", "POST", "/v1/jobs", request, made["token"])
+    job = api.good("POST", "/v1/jobs", {**request, "requestor": "bob"}, made["token"])["id"]
     assert api.good("GET", f"/v1/jobs/{job}", None, made["token"])["requestor"] == "bob"
     clock.now += 3_601
     api.problem(401, "unauthenticated", "GET", f"/v1/jobs/{job}", None, made["token"])

@@ -65,9 +65,9 @@ def test_body_with_one_jobspec_has_at_most_a_megabyte(api: Api, front: Front, pa
     oak = api.register()
     long, short = (json.dumps(jobspec(command=["x" * size])).encode() for size in (1 << 20, 1_000_000))
     [refused] = ask(front, Request("POST", path, long, oak.token, has_length=has_length))
-    told = refused.json()
-    assert (refused.status, told["limit"]) == (413, "jobspec")
-    assert "the limit is 1048576 bytes" in told["detail"]
+    reported = refused.json()
+    assert (refused.status, reported["limit"]) == (413, "jobspec")
+    assert "the limit is 1048576 bytes" in reported["detail"]
     [answer] = ask(front, Request("POST", path, short, oak.token, has_length=has_length))
     assert answer.status in (200, 201, 413, 422)
     assert answer.json().get("limit") != "jobspec"
@@ -86,9 +86,9 @@ def test_memory_of_a_body_is_counted_before_it_is_parsed(api: Api, front: Front,
         [answer] = ask(front, Request("POST", "/v1/jobs:batch", sent, token, headers))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        told = answer.json()
-        assert (answer.status, told["limit"]) == (413, "body_memory")
-        assert told["detail"] == f"the body would take {needed >> 20} MiB of memory; the limit is 256 MiB"
+        reported = answer.json()
+        assert (answer.status, reported["limit"]) == (413, "body_memory")
+        assert reported["detail"] == f"the body would take {needed >> 20} MiB of memory; the limit is 256 MiB"
     assert max(peaks) < 64 << 20
 
 
@@ -106,10 +106,10 @@ def test_a_graph_that_needs_more_memory_than_there_is_has_all_of_it_alone() -> N
     async def read(name: str, path: str, body: bytes) -> None:
         nonlocal at_work, most
         request = Request("POST", path, body)
-        async with bodies.read(request.scope, request.receive, Sender(name, True, True)) as found:
+        async with bodies.read(request.scope, request.receive, Sender(name, True, True)) as result:
             at_work += 1
             most = max(most, at_work)
-            assert found == body
+            assert result == body
             await asyncio.sleep(0.01)
             at_work -= 1
 

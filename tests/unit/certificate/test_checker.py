@@ -181,14 +181,14 @@ def test_held_names_vertices_of_the_graph():
 def test_the_checker_is_one_short_file_that_imports_nothing_of_matching():
     lines = (FOLDER / "checker.py").read_text().splitlines()
     assert len(lines) <= 350
-    seen, left = set(), ["rainbow.certificate.checker"]
-    while left:
-        module = left.pop()
+    seen, remaining = set(), ["rainbow.certificate.checker"]
+    while remaining:
+        module = remaining.pop()
         if module in seen or not module.startswith("rainbow."):
             continue
         seen.add(module)
         assert not module.startswith("rainbow.matching"), module
-        left.extend(imported(module))
+        remaining.extend(imported(module))
 
 
 def imported(module):

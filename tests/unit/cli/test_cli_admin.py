@@ -56,13 +56,13 @@ def test_admin_token_is_enough_for_every_command(tmp_path: Path, how: str) -> No
     io.write_text(json.dumps({"graph": {"nodes": nodes, "edges": [{"source": "n0", "target": "io"}]}}))
     saved, admin = tmp_path / "credentials.json", tmp_path / "admin"
     admin.write_text(ADMIN)
-    given = {how: str(admin) if how.endswith("_FILE") else ADMIN}
+    options = {how: str(admin) if how.endswith("_FILE") else ADMIN}
     with rainbow_at(tmp_path) as url:
         session.save(saved, url, "elm", "rbt_of_another_cluster", "rbs_of_another_cluster")
         files = {"GRAPH": str(graph), "JOB": str(job), "STATE": str(state), "SUBSYSTEM": str(io)}
         known = {"RAINBOW_URL": url, "RAINBOW_CREDENTIALS": str(saved)}
         for command in COMMANDS:
             words = [files.get(word, word) for word in command.split()]
-            result = CliRunner().invoke(main, words, env={**known, **given})
+            result = CliRunner().invoke(main, words, env={**known, **options})
             assert result.exit_code not in (Exit.NOT_ALLOWED, Exit.USAGE), (command, result.output)
             assert "credential" not in result.output.lower(), (command, result.output)

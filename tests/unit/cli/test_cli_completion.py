@@ -30,8 +30,8 @@ def completed(shell: Shell, which: str, line: str, **variables: str) -> list[str
         typed = f"{script}\ncomplete -C {line!r}"
     else:
         words = line.split(" ")
-        asked = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}"
-        typed = f'{script}\n{asked}\n_rainbow_completion rainbow\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+        query = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}"
+        typed = f'{script}\n{query}\n_rainbow_completion rainbow\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
     result = subprocess.run([which, "-c", typed], env=environment, capture_output=True, text=True, timeout=60)
     assert result.stderr == ""
     return [word.partition("\t")[0] for word in result.stdout.split("\n") if word]

@@ -81,6 +81,6 @@ def test_json_has_the_keys_that_are_documented(
         assert result.exit_code in case["exits"], (name, result.output)
         text = result.stdout.splitlines()[0] if name == "events" else result.stdout
         assert text, (name, result.output)
-        found = json.loads(text)
-        found = found[0] if "json_list" in case else found
-        assert list(found) == case.get("json_list", case.get("json")), name
+        results = json.loads(text)
+        results = results[0] if "json_list" in case else results
+        assert list(results) == case.get("json_list", case.get("json")), name

@@ -91,9 +91,9 @@ def test_what_fits_nowhere_is_3_with_the_reasons(shell: Shell) -> None:
         result = shell(verb, "-N", "3", "--", "true")
         assert result.exit_code == Exit.NO_MATCH
         assert re.search(r"oak\s.*requested 3 nodes in total, the cluster has 2", result.stdout)
-        found = shell(verb, "-o", "json", "-N", "3", "--", "true")
-        assert found.exit_code == Exit.NO_MATCH
-        assert json.loads(found.stdout)["refusals"][0]["cluster"] == "oak"
+        match = shell(verb, "-o", "json", "-N", "3", "--", "true")
+        assert match.exit_code == Exit.NO_MATCH
+        assert json.loads(match.stdout)["refusals"][0]["cluster"] == "oak"
 
 
 @pytest.mark.parametrize("verb", ["show", "why", "cancel", "wait"])
@@ -135,10 +135,10 @@ def test_a_server_that_is_away_is_75(shell: Shell) -> None:
         pass
     result = shell("jobs", "--url", url_of(port))
     assert result.exit_code == Exit.UNAVAILABLE
-    told = (
+    text = (
         f"rainbow: cannot reach the server at {url_of(port)}: Connection refused; check --url and that the server is"
     )
-    assert result.stderr.startswith(told)
+    assert result.stderr.startswith(text)
 
 
 def test_a_wait_that_is_over_is_75(shell: Shell) -> None:

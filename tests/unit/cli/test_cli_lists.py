@@ -27,8 +27,8 @@ def worked(server: tuple[str, dict[str, str], object]) -> dict[str, str]:
     """Return an array of which an element failed, a job that runs on one node, and one that waits for it."""
     from tests.support.shell import variables_of  # the fixture of a test is made anew for each
 
-    url, told, saved = server
-    shell = Shell(saved.parent, url, told["token"], told["secret"], variables_of(url, saved))  # type: ignore[attr-defined]
+    url, answer, saved = server
+    shell = Shell(saved.parent, url, answer["token"], answer["secret"], variables_of(url, saved))  # type: ignore[attr-defined]
 
     def made(*words: str) -> str:
         return shell("submit", "--parsable", *words).stdout.strip()
@@ -143,8 +143,8 @@ def test_an_array_is_one_line(shell: Shell, worked: dict[str, str]) -> None:
 
 def test_history_has_the_columns_of_sacct(shell: Shell, worked: dict[str, str]) -> None:
     names = "JobID,JobName,State,ExitCode,Elapsed,NNodes,User,Submit,Start,End,NodeList,NTasks"
-    found = list(csv.DictReader(io.StringIO(shell("history", "--format", names, "-o", "csv").stdout)))
-    by_name = {row["JobName"]: row for row in found}
+    results = list(csv.DictReader(io.StringIO(shell("history", "--format", names, "-o", "csv").stdout)))
+    by_name = {row["JobName"]: row for row in results}
     array, waits = by_name["sweep"], by_name["waits"]
     assert (array["State"], array["ExitCode"], array["NTasks"]) == ("FAILED", "3:0", "3")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", array["End"])
@@ -171,8 +171,8 @@ def test_lists_are_written_as_asked(shell: Shell, worked: dict[str, str]) -> Non
 
 
 def test_nodes_says_what_is_free_by_state(shell: Shell, worked: dict[str, str]) -> None:
-    found = {row["state"]: row for row in shell.json("nodes")}
-    assert {state: (row["nodes"], row["free"]["core"]) for state, row in found.items()} == {
+    results = {row["state"]: row for row in shell.json("nodes")}
+    assert {state: (row["nodes"], row["free"]["core"]) for state, row in results.items()} == {
         "idle": (1, 4),
         "mixed": (1, 2),
     }

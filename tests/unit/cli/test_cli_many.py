@@ -66,10 +66,10 @@ def test_what_is_for_one_jobspec_is_refused_for_many(shell: Shell, folder: Path)
 def on_a_terminal(command: list[str], written: Path, **variables: str) -> str:
     """Run a command whose stderr is a terminal and whose stdout is a file; return what the terminal saw."""
     reading, writing = pty.openpty()
-    given = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **variables}
+    options = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **variables}
     with (
         written.open("w") as out,
-        subprocess.Popen(command, stdout=out, stderr=writing, env=given, cwd=ROOT) as process,
+        subprocess.Popen(command, stdout=out, stderr=writing, env=options, cwd=ROOT) as process,
     ):
         os.close(writing)
         seen = b"".join(_read(reading))
@@ -150,9 +150,9 @@ def test_help_explains_every_command_and_every_topic(shell: Shell) -> None:  # n
         assert shell("help", topic).stdout.rstrip() == page.rstrip()
         assert max(map(len, page.splitlines())) <= 118
     for path, command in list(every(main))[1:]:
-        told = shell("help", *path).stdout
-        assert told.startswith("Usage:")
-        assert (command.help or "").split("\n")[0][:40] in " ".join(told.split())
+        answer = shell("help", *path).stdout
+        assert answer.startswith("Usage:")
+        assert (command.help or "").split("\n")[0][:40] in " ".join(answer.split())
     assert shell.code("help", "nothing") is Exit.NOT_FOUND
 
 
@@ -160,8 +160,8 @@ def test_topics_name_every_variable_and_exit_code() -> None:
     named = set()
     for _, command in every(main):
         for parameter in command.params:
-            told = parameter.envvar or []
-            named |= {told} if isinstance(told, str) else set(told)
+            answer = parameter.envvar or []
+            named |= {answer} if isinstance(answer, str) else set(answer)
     page = topics()["environment"]
     assert named
     assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", page)] == []

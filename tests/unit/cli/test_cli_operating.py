@@ -24,11 +24,11 @@ from tests.support.shell import Shell, server, shell  # noqa: F401 - fixtures
 
 def test_token_is_minted_used_rotated_and_revoked(shell: Shell) -> None:  # noqa: F811
     made = shell.json("token", "mint", "--cluster", "oak", "--requestor", "ann", "--expires", "2999-01-01T00:00:00Z")
-    given = {"RAINBOW_TOKEN": made["token"]}
-    assert shell.code("jobs", **given) is Exit.OK
-    assert shell.code("submit", "-n", "1", "--requestor", "bob", "--", "true", **given) is Exit.NOT_ALLOWED
+    options = {"RAINBOW_TOKEN": made["token"]}
+    assert shell.code("jobs", **options) is Exit.OK
+    assert shell.code("submit", "-n", "1", "--requestor", "bob", "--", "true", **options) is Exit.NOT_ALLOWED
     again = shell.json("token", "rotate", made["id"])
-    assert shell.code("jobs", **given) is Exit.NOT_ALLOWED
+    assert shell.code("jobs", **options) is Exit.NOT_ALLOWED
     assert made["id"] in [each["id"] for each in shell.json("token", "list")]
     assert "ann" in shell("token", "list").stdout
     assert shell.code("token", "revoke", made["id"]) is Exit.OK
@@ -52,15 +52,15 @@ def test_nodes_that_were_down_when_imported_are_named_at_registration(shell: She
     graph = grid(1, 2)
     down = next(one["metadata"] for one in graph["graph"]["nodes"].values() if one["metadata"]["type"] == "node")
     down["unavailable"] = "DOWN: fan"
-    told = shell("cluster", "register", shell.file("yew.json", graph), "--name", "yew", "--secret", REGISTRATION)
-    assert f"1 node unavailable when imported: {down['name']}; until drained they take jobs" in told.stderr
+    answer = shell("cluster", "register", shell.file("yew.json", graph), "--name", "yew", "--secret", REGISTRATION)
+    assert f"1 node unavailable when imported: {down['name']}; until drained they take jobs" in answer.stderr
 
 
 def test_credentials_that_cannot_be_saved_are_shown(shell: Shell) -> None:  # noqa: F811
     graph, registers = shell.file("ash.json", grid(1, 1)), {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
-    told = shell("cluster", "register", graph, "--name", "ash", "--save", "/proc/none/x.json", **registers)
-    assert told.exit_code == Exit.ERROR
-    secret = re.search(r"rbs_\S+", told.stdout)
+    answer = shell("cluster", "register", graph, "--name", "ash", "--save", "/proc/none/x.json", **registers)
+    assert answer.exit_code == Exit.ERROR
+    secret = re.search(r"rbs_\S+", answer.stdout)
     assert secret
     assert shell.code("cluster", "delete", "ash", RAINBOW_SECRET=secret[0]) is Exit.OK
 
@@ -76,9 +76,9 @@ def test_a_command_that_is_refused_says_which_credential_it_lacks(shell: Shell) 
         (("worker", "list", "nosuch"), "the secret of cluster nosuch"),
         (("cluster", "register", shell.file("elm.json", grid(1, 1)), "--name", "elm"), "the registration secret"),
     ):
-        told = shell(*words)
-        assert told.exit_code == Exit.NOT_ALLOWED
-        assert f"the command lacks {what}" in told.stderr
+        answer = shell(*words)
+        assert answer.exit_code == Exit.NOT_ALLOWED
+        assert f"the command lacks {what}" in answer.stderr
 
 
 def test_history_takes_states_of_sacct_and_of_rainbow(shell: Shell) -> None:  # noqa: F811
@@ -86,8 +86,8 @@ def test_history_takes_states_of_sacct_and_of_rainbow(shell: Shell) -> None:  # 
     assert shell.code("job", "cancel", job) is Exit.OK
     listed = [shell.json("history", "-s", states) for states in ("CANCELED", "cancelled", "completed,running")]
     assert [job in [row["id"] for row in rows] for rows in listed] == [True, True, False]
-    told = shell("history", "-s", "bogus")
-    assert (told.exit_code, "unknown state BOGUS" in told.stderr) == (Exit.USAGE, True)
+    answer = shell("history", "-s", "bogus")
+    assert (answer.exit_code, "unknown state BOGUS" in answer.stderr) == (Exit.USAGE, True)
 
 
 def test_worker_is_taken_away_and_given_back(shell: Shell) -> None:  # noqa: F811
@@ -106,11 +106,11 @@ def test_worker_is_taken_away_and_given_back(shell: Shell) -> None:  # noqa: F81
 
 def test_events_are_told_and_a_placement_is_replayed(shell: Shell) -> None:  # noqa: F811
     job = shell.json("submit", "--wait", "-n", "1", "--", "true")["id"]
-    told = shell("events", "--no-follow", "--after", "0").stdout
-    assert f"job={job}" in told
-    assert "state=COMPLETED" in told
-    found = shell.json("job", "replay", job)
-    assert found["equal"]
+    answer = shell("events", "--no-follow", "--after", "0").stdout
+    assert f"job={job}" in answer
+    assert "state=COMPLETED" in answer
+    result = shell.json("job", "replay", job)
+    assert result["equal"]
     assert shell.code("job", "replay", "nobodys") is Exit.NOT_FOUND
 
 
@@ -234,21 +234,21 @@ def test_what_ended_goes_from_the_credentials_file(shell: Shell) -> None:  # noq
         graph = shell.file(f"{name}.json", grid(1, 1))
         shell("cluster", "register", graph, "--name", name, "--save", saved, "--secret", REGISTRATION)
     before = session.read(saved).clusters
-    given = {"RAINBOW_CREDENTIALS": str(saved)}
-    other = shell.json("token", "mint", "--cluster", "ash", **given)["id"]
+    options = {"RAINBOW_CREDENTIALS": str(saved)}
+    other = shell.json("token", "mint", "--cluster", "ash", **options)["id"]
     [token] = [
         one["id"]
-        for one in shell.json("token", "list", **given)
+        for one in shell.json("token", "list", **options)
         if one["kind"] == "token" and one["clusters"] == ["ash"] and one["id"] != other
     ]
-    assert str(saved) not in shell("token", "revoke", other, **given).stdout
+    assert str(saved) not in shell("token", "revoke", other, **options).stdout
     assert session.read(saved).clusters == before
-    assert f"removed it from {saved}" in shell("token", "revoke", token, **given).stdout
+    assert f"removed it from {saved}" in shell("token", "revoke", token, **options).stdout
     assert session.read(saved).clusters == {**before, "ash": {"secret": before["ash"]["secret"]}}
-    assert shell.code("jobs", **given) is Exit.OK
-    assert f"removed its token and secret from {saved}" in shell("cluster", "delete", "ash", **given).stdout
+    assert shell.code("jobs", **options) is Exit.OK
+    assert f"removed its token and secret from {saved}" in shell("cluster", "delete", "ash", **options).stdout
     assert session.read(saved).clusters == {"fir": before["fir"]}
-    elsewhere = {**given, "RAINBOW_SECRET": ADMIN, "RAINBOW_URL": shell.url.replace("127.0.0.1", "localhost")}
+    elsewhere = {**options, "RAINBOW_SECRET": ADMIN, "RAINBOW_URL": shell.url.replace("127.0.0.1", "localhost")}
     assert str(saved) not in shell("cluster", "delete", "fir", **elsewhere).stdout
 
 
@@ -262,10 +262,10 @@ def test_cluster_is_drained_from_the_shell(shell: Shell) -> None:  # noqa: F811
     saved = shell.folder / "more.json"
     asking = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION}
     shell("cluster", "register", graph, "--name", "elm", "--save", saved, **asking)
-    given = {"RAINBOW_CREDENTIALS": str(saved)}
-    assert shell.code("submit", "-n", "1", "--", "true", **given) is Exit.OK
-    assert shell.code("cluster", "delete", "elm", **given) is Exit.CONFLICT
-    assert shell.code("cluster", "delete", "elm", "--drain", **given) is Exit.OK
+    options = {"RAINBOW_CREDENTIALS": str(saved)}
+    assert shell.code("submit", "-n", "1", "--", "true", **options) is Exit.OK
+    assert shell.code("cluster", "delete", "elm", **options) is Exit.CONFLICT
+    assert shell.code("cluster", "delete", "elm", "--drain", **options) is Exit.OK
 
 
 def test_a_drained_cluster_is_shown_in_words(shell: Shell) -> None:  # noqa: F811

@@ -122,12 +122,12 @@ def test_hostile_file_of_cases_gives_one_line(tmp_path: Path, text: str) -> None
 
 def test_diff_of_recorded_decisions_names_the_moved_and_the_sums() -> None:
     files = POLICIES / "founding.yaml", POLICIES / "cheapest.yaml", "--decisions", POLICIES / "decisions.json"
-    found = json.loads(run("policy", "diff", *files, "-o", "json").stdout)
+    results = json.loads(run("policy", "diff", *files, "-o", "json").stdout)
     recorded = {one["id"]: one for one in json.loads((POLICIES / "decisions.json").read_text())["decisions"]}
-    assert found["decisions"] == len(recorded) == 10
-    assert all(one["old"] == recorded[one["id"]]["cluster"] for one in found["moved"]), "OLD is what was in force"
-    assert {one["new"] for one in found["moved"]} == {"carol"}
-    sums = found["sums"]["build_cost"]
+    assert results["decisions"] == len(recorded) == 10
+    assert all(one["old"] == recorded[one["id"]]["cluster"] for one in results["moved"]), "OLD is what was in force"
+    assert {one["new"] for one in results["moved"]} == {"carol"}
+    sums = results["sums"]["build_cost"]
     assert sums["new"]["sum"] < sums["old"]["sum"]
     cost = {"alpha": 3 * 200, "bravo": 5 * 150, "carol": 64}
     by_hand = sum(cost[one["cluster"]] * one["parameters"]["seconds_per_gb"] / 3600 for one in recorded.values())
@@ -163,23 +163,23 @@ def test_recorded_jobs_are_replayed_and_compared(url: str, tmp_path: Path) -> No
     from rainbow.client import Client
 
     with Client(url, REGISTRATION) as client:
-        told = [
+        answers = [
             client.register_cluster(name, grid(4, 2), state={"cost": cost, "nodes_free": 4})
             for name, cost in (("oak", 2), ("elm", 1))
         ]
     dearest = config(tmp_path, "old.yaml", "{calc: price=cost*10}, {sort_descending: price}")
     cheapest = config(tmp_path, "new.yaml", "{calc: price=cost*10}, {sort_ascending: price}")
     selector = yaml.load(dearest.read_text(), yaml.CSafeLoader)["scheduler"]["algorithms"]["selection"]
-    with Client(url, [one["token"] for one in told]) as client:
+    with Client(url, [one["token"] for one in answers]) as client:
         made = [client.submit(spec(), selector=selector)["id"] for _ in range(3)]
-    tokens = ",".join(one["token"] for one in told)
+    tokens = ",".join(one["token"] for one in answers)
     shown = run("job", "replay", made[0], "--url", url, "--token", tokens)
     assert shown.exit_code == Exit.OK, shown.output
     assert "replay matches the recorded decision exactly" in shown.stdout
     result = run("policy", "diff", dearest, cheapest, "--url", url, "--token", ADMIN, "-o", "json")
-    found = json.loads(result.stdout)
-    assert found["moved"] == [{"id": one, "old": "oak", "new": "elm", "step": "select first"} for one in made[::-1]]
-    assert found["sums"]["price"] == {"old": {"sum": 60.0, "jobs": 3}, "new": {"sum": 30.0, "jobs": 3}}
+    results = json.loads(result.stdout)
+    assert results["moved"] == [{"id": one, "old": "oak", "new": "elm", "step": "select first"} for one in made[::-1]]
+    assert results["sums"]["price"] == {"old": {"sum": 60.0, "jobs": 3}, "new": {"sum": 30.0, "jobs": 3}}
     limited = run("policy", "diff", dearest, cheapest, "--url", url, "--token", ADMIN, "--limit", "2", "-o", "json")
     assert json.loads(limited.stdout)["decisions"] == 2
     beside = run("policy", "diff", cheapest, "--url", url, "--token", ADMIN, "-o", "json")  # the server's own rules

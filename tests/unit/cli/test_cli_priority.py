@@ -197,7 +197,7 @@ def test_a_maintenance_requeues_real_tasks_at_its_begin_and_reopened_lets_them_s
     ]
     until(lambda: all(path.exists() and path.read_text() for path in pids.values()))
     begin = rfc3339(time.time() + 3)
-    asked = (
+    requests = (
         "reserve",
         "maintenance",
         "n0",
@@ -210,7 +210,7 @@ def test_a_maintenance_requeues_real_tasks_at_its_begin_and_reopened_lets_them_s
         "--at-begin",
         "requeue",
     )
-    made = place.json(*asked)
+    made = place.json(*requests)
     (task,) = made["must_end"]
     stopped = jobs.index(task.rpartition("-")[0])
     assert place.json("reserve", "show", made["id"], "--cluster", "oak")["must_end"] == [task]

@@ -54,12 +54,12 @@ def test_what_is_not_carried_is_told_or_refused(shell: Shell) -> None:
     path = shell.file("job.sh", "#!/bin/sh\n#SBATCH -p batch --mail-type=END --exclusive=user\ntrue\n#SBATCH -n 3\n")
     said = shell("sbatch", path)
     assert said.exit_code == Exit.OK
-    told = (
+    answers = (
         "--exclusive=user: sent to the site",
         "line 4: ignored #SBATCH",
         "--mail-type: only clusters of kind slurm",
     )
-    assert [words for words in told if words not in said.stderr] == []
+    assert [words for words in answers if words not in said.stderr] == []
     unknown = shell("sbatch", "--nosuch", path)
     assert (unknown.exit_code, "unrecognized option '--nosuch'" in unknown.stderr) == (Exit.USAGE, True)
     refused = shell("sbatch", "--uid=0", path)
@@ -160,8 +160,8 @@ def test_times_are_what_the_place_says(shell: Shell) -> None:
     path = shell.file("job.sh", "#!/bin/sh\ntrue\n")
     spec = "resources: {a: {type: core}}\ntasks: [{command: [sleep, '60'], resources: a}]\n"
     assert shell.code("match", path, "-t", "10") is Exit.OK
-    told = shell("submit", "-t", "1", "--wait", "--", "sleep", "60")
-    assert told.exit_code == Exit.JOB_FAILED
+    answer = shell("submit", "-t", "1", "--wait", "--", "sleep", "60")
+    assert answer.exit_code == Exit.JOB_FAILED
     for limit in ("00:01", "0.5s", "250ms"):
         timed = shell.file("timed.yaml", f'{spec}attributes: {{system: {{duration: "{limit}"}}}}\n')
         assert shell("submit", "--wait", timed).exit_code == Exit.JOB_FAILED

@@ -36,8 +36,8 @@ def test_figures_say_why_every_job_below_its_cap_has_no_more():
     figures = FairShare().plan(there.view()).figures
     below = {name: one["reason"] for name, one in figures["jobs"].items() if one["held"] < one["cap"]}
     assert below == {"j0001": "fair-share", "j0002": "no-single-host", "j0003": "allotment"}
-    told = drawn(figures)
-    assert all(re.search(rf"^{name} .* {why} *$", told, re.MULTILINE) for name, why in below.items())
+    answer = drawn(figures)
+    assert all(re.search(rf"^{name} .* {why} *$", answer, re.MULTILINE) for name, why in below.items())
 
 
 @pytest.mark.parametrize(

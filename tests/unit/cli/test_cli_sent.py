@@ -65,10 +65,10 @@ def test_a_refused_registration_names_the_file_and_the_place_in_it(shell: Shell)
     graph = grid(1, 1)
     graph["graph"]["nodes"]["n0"]["metadata"]["size"] = "x"
     path = shell.file("bad.json", graph)
-    told = shell("cluster", "register", path, "--name", "yew", "--secret", REGISTRATION).stderr
-    assert told.startswith(f"rainbow: {path}: ")
-    assert "/graph/nodes/n0/" in told
-    assert "/graph/graph" not in told
+    answer = shell("cluster", "register", path, "--name", "yew", "--secret", REGISTRATION).stderr
+    assert answer.startswith(f"rainbow: {path}: ")
+    assert "/graph/nodes/n0/" in answer
+    assert "/graph/graph" not in answer
 
 
 def test_token_and_secret_are_shown_once_if_they_are_not_saved(shell: Shell) -> None:
@@ -111,8 +111,8 @@ def test_saved_credentials_are_added_to_what_is_there(tmp_path: Path) -> None:
     path.write_text(json.dumps({"clusters": {"a": {"token": "rbt_a", "secret": "rbs_a"}}}))
     path.chmod(0o644)
     session.save(path, "http://here", "b", "rbt_b", "rbs_b")
-    found = session.read(path)
-    assert (found.url, found.tokens, found.secret("b"), found.secret("c")) == (
+    result = session.read(path)
+    assert (result.url, result.tokens, result.secret("b"), result.secret("c")) == (
         "http://here",
         ["rbt_a", "rbt_b"],
         "rbs_b",

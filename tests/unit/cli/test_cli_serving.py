@@ -60,8 +60,8 @@ def test_serve_names_a_database_that_it_cannot_make(shell: Shell) -> None:
     shell.file("plain", "no directory")
     result = shell("serve", "--port", str(free_port()), "--database", f"sqlite:///{shell.folder}/plain/x.db")
     assert result.exit_code == Exit.ERROR
-    told = f"rainbow: cannot make database file {shell.folder}/plain/x.db: "
-    assert result.stderr.startswith(told)
+    text = f"rainbow: cannot make database file {shell.folder}/plain/x.db: "
+    assert result.stderr.startswith(text)
     assert result.stderr.endswith("; choose another with --database\n")
 
 

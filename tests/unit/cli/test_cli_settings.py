@@ -58,12 +58,12 @@ def test_every_class_file_the_original_refuses_is_refused_here_too(tmp_path):
 def test_a_plan_under_what_a_file_supposes_and_a_fault_with_its_place_in_the_file(tmp_path):
     with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as client:
         secret = client.register_cluster("oak", grid(2, 2))["secret"]
-        asked = ("scheduler", "plan", "oak", "--url", url, "--secret", secret, "-o", "json", "--with")
-        wide = run(*asked, written(tmp_path, yaml.safe_dump({"jobs": [{"jobspec": jobspec()}]})))
+        requests = ("scheduler", "plan", "oak", "--url", url, "--secret", secret, "-o", "json", "--with")
+        wide = run(*requests, written(tmp_path, yaml.safe_dump({"jobs": [{"jobspec": jobspec()}]})))
         assert wide.exit_code == 0, wide.stderr
         [wait] = json.loads(wide.stdout)["waits"]
         assert wait["job"]
-        wrong = run(*asked, written(tmp_path, "workers:\n  n0: ASLEEP\n"))
+        wrong = run(*requests, written(tmp_path, "workers:\n  n0: ASLEEP\n"))
     assert wrong.exit_code == Exit.ERROR
     assert "line 2" in wrong.stderr
     assert "/workers/n0" in wrong.stderr

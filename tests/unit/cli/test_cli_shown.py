@@ -49,11 +49,11 @@ def test_show_of_many_tasks_prints_the_first_and_says_how_to_see_more(shell: She
     made = shell.json("submit", spec)
     job, number = made["id"], made["number"]
     shell("job", "cancel", job)
-    told = shell("job", "show", job).stdout
+    answer = shell("job", "show", job).stdout
     row = re.compile(r"^\S+-\d+ +(CANCELED|COMPLETED|STOPPING) ", re.MULTILINE)
-    assert len(row.findall(told)) == 10
-    assert "10 of 1200 tasks shown (" in told
-    assert f"see more with rainbow job show {number} --after 9" in told.replace("\n", " ")
+    assert len(row.findall(answer)) == 10
+    assert "10 of 1200 tasks shown (" in answer
+    assert f"see more with rainbow job show {number} --after 9" in answer.replace("\n", " ")
     rest = shell("job", "show", job, "--after", "1190", "--limit", "20").stdout
     assert (len(row.findall(rest)), "tasks shown" in rest) == (9, False)
     page = shell.json("job", "show", job)
@@ -102,9 +102,9 @@ def test_tables_name_what_they_list(shell: Shell) -> None:
 
 
 def test_scheduler_is_set_and_shown(shell: Shell) -> None:
-    given = ["--class", "day=75", "--class", "night=25", "--default-class", "day", "--requestor", "n=.*=night"]
+    inputs = ["--class", "day=75", "--class", "night=25", "--default-class", "day", "--requestor", "n=.*=night"]
     more = ["--rebalance-threshold", "10", "--rebalance-minimum-duration", "2.5", "--throttle", "100"]
-    made = shell.json("scheduler", "set", "oak", *given, *more)
+    made = shell.json("scheduler", "set", "oak", *inputs, *more)
     assert made["settings"]["classes"] == {"day": 75, "night": 25}
     assert made["settings"]["requestors"] == [{"match": "n=.*", "class": "night"}]
     assert made["limits"]["throttle"] == 100
@@ -113,8 +113,8 @@ def test_scheduler_is_set_and_shown(shell: Shell) -> None:
     assert re.search(r"^CLASS +LOAD % +RUNNING +WAITING +ENTITLEMENT +LOANED", shown, re.MULTILINE)
     assert re.search(r"^night +25 +0 +0 +[01] +0 ", shown, re.MULTILINE)
     assert re.search(r"^rebalance_threshold +10", shown, re.MULTILINE)
-    told = shell("scheduler", "changes", "oak").stdout
-    assert re.search(r"secret [0-9a-f]+ +settings.rounding +exact +classic", told)
+    answer = shell("scheduler", "changes", "oak").stdout
+    assert re.search(r"secret [0-9a-f]+ +settings.rounding +exact +classic", answer)
     assert shell.code("scheduler", "set", "oak", "--class", "day=-1") is Exit.ERROR
     assert shell.code("scheduler", "set", "oak", "--class", "day") is Exit.USAGE
     assert shell.code("scheduler", "set", "oak") is Exit.USAGE
@@ -150,15 +150,15 @@ def test_jobs_are_filtered_and_limited(shell: Shell) -> None:
 
 
 def test_what_changed_is_printed_from_old_to_new(shell: Shell) -> None:
-    told = shell("scheduler", "set", "oak", "--max-retries", "7")
-    assert re.fullmatch(r"max_retries of oak: \d+ -> 7\n", told.stdout)
+    answer = shell("scheduler", "set", "oak", "--max-retries", "7")
+    assert re.fullmatch(r"max_retries of oak: \d+ -> 7\n", answer.stdout)
     assert shell("scheduler", "set", "oak", "--max-retries", "7").stdout == "oak: nothing changed\n"
 
 
 def test_state_is_set_by_pairs_and_a_file_replaces_it(shell: Shell) -> None:
     shell("state", "set", "oak", "-f", shell.file("all.yaml", {"price": 1, "zone": "north"}))
-    told = shell("state", "set", "oak", "price=2.5", "zone=", "up=true", "note=a b = c")
-    assert told.stdout == "state of oak: note none -> a b = c, price 1 -> 2.5, up none -> yes, zone north -> none\n"
+    answer = shell("state", "set", "oak", "price=2.5", "zone=", "up=true", "note=a b = c")
+    assert answer.stdout == "state of oak: note none -> a b = c, price 1 -> 2.5, up none -> yes, zone north -> none\n"
     assert shell.json("state", "show", "oak")["state"] == {"price": 2.5, "up": True, "note": "a b = c"}
     assert shell.json("state", "set", "oak", "-f", shell.file("new.yaml", {"price": 3})) == {"price": 3}
     assert "deprecated" in shell("state", "set", shell.file("old.yaml", {"price": 3}), "--cluster", "oak").stderr

@@ -105,10 +105,10 @@ def test_settings_are_refused_where_they_stand(tmp_path):
 
 def test_json_has_no_infinities_and_jobs_that_are_too_wide_are_counted():
     result = run("policy", "simulate", NOW, F2, SMALL, "--cores", "4", "--windows", "1", "--json")
-    found = json.loads(result.stdout, parse_constant=pytest.fail)
-    assert found["ratios"]["wait"]["high"] is None
-    assert found["ratios"]["wait"]["verdict"] == "no difference shown"
-    assert found["left_out"]["wider than every cluster"] > 0
+    results = json.loads(result.stdout, parse_constant=pytest.fail)
+    assert results["ratios"]["wait"]["high"] is None
+    assert results["ratios"]["wait"]["verdict"] == "no difference shown"
+    assert results["left_out"]["wider than every cluster"] > 0
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,10 @@ def test_what_starts_a_server_does_not_import_the_client_of_one() -> None:
 
 def test_a_match_on_files_imports_no_client_of_a_server_and_counts_no_arrays(tmp_path: Path) -> None:
     started = STARTED.replace(repr(HEAVY), repr(("httpx", "rainbow.client", "networkx", "numpy", "sqlalchemy")))
-    graph, asked = tmp_path / "oak.json", tmp_path / "job.json"
+    graph, query = tmp_path / "oak.json", tmp_path / "job.json"
     graph.write_text(json.dumps(grid(2, 2)))
-    asked.write_text(json.dumps(jobspec(1)))
-    command = [sys.executable, "-c", started, "match", "--graph", str(graph), str(asked)]
+    query.write_text(json.dumps(jobspec(1)))
+    command = [sys.executable, "-c", started, "match", "--graph", str(graph), str(query)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "yes" in done.stdout
     assert done.stderr.split() == []

@@ -23,9 +23,9 @@ def good(shell: Shell) -> Path:  # noqa: F811
 
 @pytest.fixture
 def misspelt(shell: Shell) -> Path:  # noqa: F811
-    given = jobspec()
-    given["attributes"] = {"system": {"duraton": 60}}
-    return shell.file("misspelt.json", given)
+    options = jobspec()
+    options["attributes"] = {"system": {"duraton": 60}}
+    return shell.file("misspelt.json", options)
 
 
 def test_warnings_of_each_of_several_jobspecs_are_shown(shell: Shell, good: Path, misspelt: Path) -> None:  # noqa: F811
@@ -57,11 +57,11 @@ def test_strict_needs_no_server_with_graphs(shell: Shell, good: Path, misspelt: 
 
 
 def test_strict_lets_pass_what_a_policy_reads(shell: Shell) -> None:  # noqa: F811
-    given = jobspec()
-    given["attributes"] = {"system": {"priority": -5}}
-    assert shell.code("match", "--strict", shell.file("asking.json", given)) is Exit.OK
-    given["attributes"] = {"system": {"queue": "batch"}}  # a word that is read; no cluster here has this queue
-    assert shell.code("match", "--strict", shell.file("queued.json", given)) is Exit.NO_MATCH
+    options = jobspec()
+    options["attributes"] = {"system": {"priority": -5}}
+    assert shell.code("match", "--strict", shell.file("asking.json", options)) is Exit.OK
+    options["attributes"] = {"system": {"queue": "batch"}}  # a word that is read; no cluster here has this queue
+    assert shell.code("match", "--strict", shell.file("queued.json", options)) is Exit.NO_MATCH
 
 
 @pytest.mark.parametrize("entry", sorted(FOR_POLICIES))

@@ -156,21 +156,21 @@ def test_history_leaves_columns_out_where_there_is_no_room_unless_they_are_named
 
 def titles_in_the_source() -> list[list[str]]:
     """Return the titles of every table that a command draws, as they are written in its source."""
-    found = []
+    results = []
     for path in sorted((ROOT / "rainbow" / "cli").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             words = [getattr(one, "value", None) for one in node.elts] if isinstance(node, ast.List) else []
             if len(words) > 1 and all(
                 isinstance(word, str) and word[:1].isupper() and word.upper() == word for word in words
             ):
-                found.append(words)
-    return found
+                results.append(words)
+    return results
 
 
 def test_titles_of_every_table_have_room_in_80_columns() -> None:
-    found = titles_in_the_source()
-    assert len(found) > 20
-    for titles in found:
+    results = titles_in_the_source()
+    assert len(results) > 20
+    for titles in results:
         rows = [["x" * 12, *("x" * 40 for _ in titles[1:])]]
         lines = drawn(80, titles, rows)
         head = lines[0].split()

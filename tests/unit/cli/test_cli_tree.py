@@ -228,8 +228,8 @@ def test_every_example_runs(shell: Shell, place: dict[str, str]) -> None:
             Path("rainbow.yaml").unlink()
         own = store if path.startswith("db ") else {}
         words = [word.replace("oak", "elm") for word in words] if path == "cluster register" else words
-        told = shell(*words, stdin="y\n", RAINBOW_REGISTRATION_SECRET=REGISTRATION, RAINBOW_TOKEN=admin, **own)
+        answer = shell(*words, stdin="y\n", RAINBOW_REGISTRATION_SECRET=REGISTRATION, RAINBOW_TOKEN=admin, **own)
         allowed = {code for code in Exit if code != Exit.USAGE} if path in REFUSED else {Exit.OK}
-        if told.exit_code not in allowed:
-            wrong[example] = told.output
+        if answer.exit_code not in allowed:
+            wrong[example] = answer.output
     assert not wrong, "\n".join(f"{one}: {text}" for one, text in wrong.items())

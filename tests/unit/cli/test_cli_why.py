@@ -22,8 +22,8 @@ def test_a_job_that_was_moved_says_from_where_when_and_why(tmp_path: Path) -> No
     with rainbow_at(tmp_path) as url:
         for name in ("elm", "oak"):
             with Client(url, REGISTRATION) as client:
-                told = client.register_cluster(name, grid(2, 1))
-            session.save(saved, url, name, told["token"], told["secret"])
+                registration = client.register_cluster(name, grid(2, 1))
+            session.save(saved, url, name, registration["token"], registration["secret"])
         shell = Shell(tmp_path, url, "", "", variables_of(url, saved))
         job = shell.json("submit", "--", "true")
         other = ({"elm", "oak"} - {job["cluster"]}).pop()
@@ -40,8 +40,15 @@ def test_a_job_that_was_moved_says_from_where_when_and_why(tmp_path: Path) -> No
 @pytest.mark.parametrize(("state", "waits"), [("WAITING", True), ("RUNNING", False), ("COMPLETED", False)])
 def test_only_what_waits_says_what_it_waits_for(tmp_path: Path, state: str, waits: bool) -> None:
     wait: dict[str, Any] = {"reason": "no-room", "text": "nothing is free", "since": None, "facts": {}}
-    told = {"id": "j", "state": state, "answer": f"{state} on oak", "cluster": "oak", "decision": {}, "wait": wait}
-    answer = (200, {"Content-Type": "application/json"}, json.dumps(told).encode())
+    reported = {
+        "id": "j",
+        "state": state,
+        "answer": f"{state} on oak",
+        "cluster": "oak",
+        "decision": {},
+        "wait": wait,
+    }
+    answer = (200, {"Content-Type": "application/json"}, json.dumps(reported).encode())
     with http(Script([answer])) as port:
         shell = Shell(tmp_path, "", "", "", variables_of(url_of(port), tmp_path / "none.json"))
         text = shell("job", "why", "j", RAINBOW_TOKEN="rbt_x").stdout

@@ -65,8 +65,8 @@ def test_a_user_who_waits_reads_for_whom_the_cores_are_kept_and_what_would_start
         assert why["now"]["free"]["core"] == 4
         assert [one["for"]["name"] for one in why["now"]["kept"]] == ["genome-align-48"]
         shown = shell("job", "why", jobs[2]).stdout.splitlines()
-        told = dict(commands(PAGE.read_text()))["rainbow job why cleanup"].splitlines()
-        assert [plain(line) for line in shown[: len(told)]] == [plain(line) for line in told]
+        answer = dict(commands(PAGE.read_text()))["rainbow job why cleanup"].splitlines()
+        assert [plain(line) for line in shown[: len(answer)]] == [plain(line) for line in answer]
     finally:
         for job in jobs:
             shell("job", "cancel", job)
@@ -126,11 +126,11 @@ def test_each_command_that_is_printed_starts_the_job(shell: Shell) -> None:
         return jobs[-1]
 
     with Client(shell.url, REGISTRATION) as client:
-        told = {name: client.register_cluster(name, graph) for name, graph in GRAPHS.items()}
-    for name, one in told.items():
+        answer = {name: client.register_cluster(name, graph) for name, graph in GRAPHS.items()}
+    for name, one in answer.items():
         session.save(Path(shell.variables["RAINBOW_CREDENTIALS"]), shell.url, name, one["token"], one["secret"])
     try:
-        with agent_of(shell.url, "elm", told["elm"]["secret"]):
+        with agent_of(shell.url, "elm", answer["elm"]["secret"]):
             running(shell, submit(*on_a_gpu(shell, "model", "sleep", "600", limit=1800)))
             submit("-N", "2", "--exclusive", "-t", "1h", "-J", "wide", "--", "true")
             waiting = {
@@ -145,17 +145,17 @@ def test_each_command_that_is_printed_starts_the_job(shell: Shell) -> None:
                 shown = ends(shell, job)
                 assert (shown["state"], shown["cluster"]) == ("COMPLETED", "elm")
                 assert len(shown["changes"]) == 1
-            with agent_of(shell.url, "fir", told["fir"]["secret"]):
+            with agent_of(shell.url, "fir", answer["fir"]["secret"]):
                 until = time.monotonic() + 60
-                while "cluster" not in (found := offers(shell, last)):
-                    assert time.monotonic() < until, found
+                while "cluster" not in (results := offers(shell, last)):
+                    assert time.monotonic() < until, results
                     time.sleep(0.05)
-                assert list(found) == ["limit", "cluster"]
-                assert "cluster elm -> fir" in shell(*found["cluster"][1:]).stdout
+                assert list(results) == ["limit", "cluster"]
+                assert "cluster elm -> fir" in shell(*results["cluster"][1:]).stdout
                 shown = ends(shell, last)
                 assert (shown["state"], shown["cluster"]) == ("COMPLETED", "fir")
     finally:
         for job in jobs:
             shell("job", "cancel", job)
-        for name in told:
+        for name in answer:
             shell("cluster", "delete", name, "--yes")

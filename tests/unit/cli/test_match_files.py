@@ -56,9 +56,9 @@ def folder(tmp_path):
 
 def test_one_jobspec_is_answered_as_the_server_does(folder):
     words = (folder / "jobs" / "many" / "eight.yaml", "--graph", folder / "graphs")
-    found = run(*words)
-    assert found.exit_code == Exit.OK
-    lines = [line.split()[:2] for line in found.stdout.splitlines()[1:]]
+    result = run(*words)
+    assert result.exit_code == Exit.OK
+    lines = [line.split()[:2] for line in result.stdout.splitlines()[1:]]
     assert lines == [["elm", "no"], ["oak9", "yes"], ["oak10", "yes"]]
     answer = json.loads(
         run(folder / "jobs" / "many" / "eight.yaml", "--graph", folder / "graphs", "-o", "json").stdout
@@ -102,19 +102,19 @@ def test_nothing_that_matches_is_3(folder):
 
 
 def test_subsystems_beside_a_graph_hang_on_it(folder):
-    wanted = job(1)
-    wanted["resources"]["work"]["requires"] = [{"name": "io", "field": "type", "match": "shm"}]
-    path = written(folder / "io.json", wanted)
+    requirement = job(1)
+    requirement["resources"]["work"]["requires"] = [{"name": "io", "field": "type", "match": "shm"}]
+    path = written(folder / "io.json", requirement)
     answer = json.loads(run(path, "--graph", folder / "graphs", "-o", "json").stdout)
     assert [one["cluster"] for one in answer["candidates"]] == ["oak9"]
 
 
 def test_commands_stdin_and_named_clusters(folder):
     graphs = ("--graph", folder / "graphs")
-    found = json.loads(run("-n", "2", "-c", "8", *graphs, "-o", "json", "--", "true").stdout)
-    assert [one["cluster"] for one in found["candidates"]] == ["oak10"]
-    found = json.loads(run("-", *graphs, "--cluster", "elm", "-o", "json", stdin=json.dumps(job(2))).stdout)
-    assert [one["cluster"] for one in found["candidates"]] == ["elm"]
+    results = json.loads(run("-n", "2", "-c", "8", *graphs, "-o", "json", "--", "true").stdout)
+    assert [one["cluster"] for one in results["candidates"]] == ["oak10"]
+    results = json.loads(run("-", *graphs, "--cluster", "elm", "-o", "json", stdin=json.dumps(job(2))).stdout)
+    assert [one["cluster"] for one in results["candidates"]] == ["elm"]
     assert run("-", *graphs, "--cluster", "ash", stdin=json.dumps(job(2))).exit_code == Exit.NOT_FOUND
 
 
@@ -134,18 +134,18 @@ def test_a_broken_file_is_named_in_one_line(folder, name, content, code):
     path.write_text(content)
     good = (folder / "jobs" / "few" / "two.yaml", folder / "graphs" / "elm")
     words = (path, "--graph", good[1]) if name == "job.yaml" else (good[0], "--graph", path)
-    found = run(*words)
-    assert found.exit_code == code
-    assert str(path) in found.stderr
-    assert len(found.stderr.splitlines()) == 1
+    result = run(*words)
+    assert result.exit_code == code
+    assert str(path) in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_what_is_no_jobspec_in_a_folder_is_skipped_and_said(folder):
     (folder / "jobs" / "few" / "readme.yaml").write_text("just: text")
-    found = run(folder / "jobs", "--graph", folder / "graphs")
-    assert found.exit_code == Exit.OK
-    assert "skipped" in found.stderr
-    assert "readme.yaml" in found.stderr
+    result = run(folder / "jobs", "--graph", folder / "graphs")
+    assert result.exit_code == Exit.OK
+    assert "skipped" in result.stderr
+    assert "readme.yaml" in result.stderr
 
 
 @pytest.mark.parametrize("words", [["--graph", "jobs"], ["--selector", "random"], ["--graph", "nowhere"]])
@@ -162,18 +162,20 @@ def test_any_file_gives_one_line_and_no_traceback(folder, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     good = folder / "jobs" / "few" / "two.yaml"
     for words in ((good, "--graph", path), (path, "--graph", folder / "graphs")):
-        found = run(*words, "--explain")
-        assert found.exit_code == Exit.ERROR, found.output
-        assert len(found.stderr.splitlines()) == 1
-        assert "set RAINBOW_DEBUG=1 for a traceback and please report it" not in found.stderr
-        assert "\x1b" not in found.output
+        result = run(*words, "--explain")
+        assert result.exit_code == Exit.ERROR, result.output
+        assert len(result.stderr.splitlines()) == 1
+        assert "set RAINBOW_DEBUG=1 for a traceback and please report it" not in result.stderr
+        assert "\x1b" not in result.output
 
 
 def test_nodes_that_are_down_are_counted_and_said(tmp_path):
     graph = nodes(2, 4)
     down = next(one for one in graph["graph"]["nodes"].values() if one["metadata"]["type"] == "node")
     down["metadata"]["unavailable"] = "DOWN"
-    told = run(written(tmp_path / "j.json", job(4)), "--graph", written(tmp_path / "elm.json", graph), "-o", "json")
-    answer = json.loads(told.stdout)
+    reported = run(
+        written(tmp_path / "j.json", job(4)), "--graph", written(tmp_path / "elm.json", graph), "-o", "json"
+    )
+    answer = json.loads(reported.stdout)
     assert (answer["candidates"][0]["fits"], len(answer["warnings"])) == (2, 1)
     assert answer["warnings"][0].endswith(": counted 1 unavailable node as if available")

@@ -142,9 +142,9 @@ def test_a_script_is_matched_by_what_it_says_at_each_site(tmp_path: Path, monkey
     runner, shown = CliRunner(), []
     imports = [("oak", "slurm", str(sites / "oak.txt")), ("elm", "slurm", str(sites / "elm.txt"))]
     for name, source, file in imports:
-        told = runner.invoke(main, ["cluster", "import", source, file, "--name", name, "--out", f"{name}.json"])
-        assert told.exit_code == 0, told.output
-        shown += ["$ import oak", *told.output.splitlines()] if name == "oak" else []
+        answer = runner.invoke(main, ["cluster", "import", source, file, "--name", name, "--out", f"{name}.json"])
+        assert answer.exit_code == 0, answer.output
+        shown += ["$ import oak", *answer.output.splitlines()] if name == "oak" else []
     yew = {"c": "cluster", "n": "node", "k": "core", "g": "gpu"}
     edges = [{"source": one, "target": other} for one, other in ("cn", "nk", "ng")]
     nodes = {key: {"metadata": {"type": kind}} for key, kind in yew.items()}
@@ -156,6 +156,6 @@ def test_a_script_is_matched_by_what_it_says_at_each_site(tmp_path: Path, monkey
     ):
         Path("job.sh").write_text(f"#!/bin/bash\n#SBATCH {words}\ntrue\n")
         graphs = [word for name in names for word in ("--graph", f"{name}.json")]
-        told = runner.invoke(main, ["match", "job.sh", *graphs])
-        shown += [f"$ match {words}", *(line.rstrip() for line in told.stdout.splitlines())]
+        answer = runner.invoke(main, ["match", "job.sh", *graphs])
+        shown += [f"$ match {words}", *(line.rstrip() for line in answer.stdout.splitlines())]
     assert shown == DAY.splitlines()

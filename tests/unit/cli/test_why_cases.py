@@ -59,23 +59,23 @@ def test_first_line_is_the_answer(case: dict[str, Any], urls: dict[str, str], tm
         *steps, question = case["steps"]
         for step in steps:
             if isinstance(step, dict):
-                [(event, told)] = step.items()
-                report(agent, name, event, **told)
+                [(event, answer)] = step.items()
+                report(agent, name, event, **answer)
             else:
                 type_in(shell, agent, step, known)
-        wanted = re.compile(fill(case.get("first") or case["row"], known))
+        cluster = re.compile(fill(case.get("first") or case["row"], known))
         said = ""
         for _ in range(60):
             said = shell(*shlex.split(fill(question, known))).output
             lines = said.splitlines()[: 1 if "first" in case else None]
-            if any(wanted.fullmatch(line.rstrip()) for line in lines):
+            if any(cluster.fullmatch(line.rstrip()) for line in lines):
                 return
             time.sleep(0.05)
     pytest.fail(said)
 
 
 def fill(text: str, known: dict[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: known.get(found[1], found[0]), text)
+    return re.sub(r"\{(\w+)\}", lambda result: known.get(result[1], result[0]), text)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def type_in(shell: Shell, agent: Client, step: str, known: dict[str, str]) -> No
             report(agent, known["c"], "started")
 
 
-def report(agent: Client, cluster: str, event: str, **told: Any) -> None:
+def report(agent: Client, cluster: str, event: str, **answer: Any) -> None:
     """Report an event of the next task offered, which is accepted before; `ended`: of the one accepted last."""
     if event == "pending":
         agent.heartbeat(cluster, "a")
@@ -121,4 +121,4 @@ def report(agent: Client, cluster: str, event: str, **told: Any) -> None:
         agent.accept(cluster, "a", [{"id": offered["id"], "attempt": offered["attempt"]}])
         ACCEPTED[cluster] = offered
     task = ACCEPTED[cluster]
-    agent.events(cluster, "a", [{"task": task["id"], "attempt": task["attempt"], "event": event, **told}])
+    agent.events(cluster, "a", [{"task": task["id"], "attempt": task["attempt"], "event": event, **answer}])

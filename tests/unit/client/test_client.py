@@ -61,8 +61,8 @@ def asked() -> Any:
     def open_script(*answers: Answer | Callable[[Request], Answer]) -> Asked:
         script = Script(answers)
         server = http(script)
-        opened.append((server, found := Asked(server.__enter__(), script)))
-        return found
+        opened.append((server, result := Asked(server.__enter__(), script)))
+        return result
 
     yield open_script
     for server, one in opened:
@@ -233,8 +233,8 @@ def test_what_json_cannot_say_is_not_sent() -> None:
 def test_the_verbs_work_together_on_a_real_server(tmp_path: Path) -> None:
     with rainbow_at(tmp_path) as url:
         with Client(url, REGISTRATION) as registering:
-            told = registering.register_cluster("oak", grid(2, 2), state={"nodes_free": 2})
-        with Client(url, told["secret"]) as owner, Client(url, told["token"]) as user:
+            registration = registering.register_cluster("oak", grid(2, 2), state={"nodes_free": 2})
+        with Client(url, registration["secret"]) as owner, Client(url, registration["token"]) as user:
             owner.put_subsystem("oak", "io", IO)
             assert owner.put_state("oak", {"nodes_free": 1}) == {"nodes_free": 1}
             assert owner.state("oak")["state"] == {"nodes_free": 1}
@@ -262,7 +262,7 @@ def test_the_verbs_work_together_on_a_real_server(tmp_path: Path) -> None:
             assert user.why(ids[0])["decision"]["selection"]["cluster"] == "oak"
             with pytest.raises(TryLater, match=r"timed out after 0\.1 seconds; job \w+ is still WAITING"):
                 user.wait(ids[0], timeout=0.1, every=0.05)
-            with agent_of(url, "oak", told["secret"]):
+            with agent_of(url, "oak", registration["secret"]):
                 assert user.wait(ids[1], timeout=20, every=0.05)["state"] == "COMPLETED"
             user.wait(ids[0], timeout=20, every=0.05)
             owner.delete_cluster("oak")
@@ -273,8 +273,8 @@ def test_the_verbs_work_together_on_a_real_server(tmp_path: Path) -> None:
 
 def test_a_submit_repeated_under_its_key_is_one_job(tmp_path: Path) -> None:
     with rainbow_at(tmp_path) as url, Client(url, REGISTRATION) as registering:
-        told = registering.register_cluster("oak", grid(2, 2))
-        with Client(url, told["token"]) as user:
+        registration = registering.register_cluster("oak", grid(2, 2))
+        with Client(url, registration["token"]) as user:
             ids = {user.submit(jobspec(), idempotency_key="once")["id"] for _ in range(3)}
             assert len(ids) == 1
             assert len(user.jobs()["jobs"]) == 1
@@ -318,9 +318,9 @@ def test_what_a_library_holds_can_be_sent(tmp_path: Path) -> None:
         graph.add_node(f"{node}c", type="core")
         graph.add_edge(node, f"{node}c", relation="contains")
     with rainbow_at(tmp_path) as url:
-        told = Client(url, REGISTRATION).register_cluster("oak", graph)
-        assert told["totals"] == {"cluster": 1, "node": 2, "core": 2}
-        client = Client(url, told["token"])
+        registration = Client(url, REGISTRATION).register_cluster("oak", graph)
+        assert registration["totals"] == {"cluster": 1, "node": 2, "core": 2}
+        client = Client(url, registration["token"])
         request = parse_jobspec(json.dumps(jobspec()))
         assert [one["cluster"] for one in client.match(request, clusters=["oak"])["candidates"]] == ["oak"]
         assert client.submit(request, clusters=["oak"])["cluster"] == "oak"

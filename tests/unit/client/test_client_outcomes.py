@@ -82,8 +82,8 @@ def test_call_without_an_answer_in_time_may_be_done(
     server: Callable[..., Server], call: Callable[[Client], Any], command: str
 ) -> None:
     url = server(HANG).url
-    told = fault(url, call)
-    assert (str(told), told.outcome) == (
+    error = fault(url, call)
+    assert (str(error), error.outcome) == (
         f"no answer from {url} within 0.3 s: it may be done; look with `{command}`",
         "unknown",
     )
@@ -93,28 +93,28 @@ def test_connection_that_ends_without_an_answer_or_in_its_middle_may_have_done_i
     server: Callable[..., Server],
 ) -> None:
     for answer in (CLOSE, b"HTTP/1.1 201 Created\r\nContent-Len", b"HTTP/1.1 201 x\r\nContent-Length: 9\r\n\r\n{"):
-        told = fault(server(answer).url, lambda client: client.mint_token(["oak"]))
-        assert (told.outcome, "it may be done" in str(told)) == ("unknown", True), (answer, str(told))
-        assert "cannot reach" not in str(told)
+        error = fault(server(answer).url, lambda client: client.mint_token(["oak"]))
+        assert (error.outcome, "it may be done" in str(error)) == ("unknown", True), (answer, str(error))
+        assert "cannot reach" not in str(error)
 
 
 def test_what_was_never_sent_is_none() -> None:
-    told = fault(f"http://127.0.0.1:{free_port()}", lambda client: client.mint_token(["oak"]))
-    assert isinstance(told, Unavailable)
-    assert told.outcome == "none"
-    assert str(told).startswith("cannot reach the server at ")
+    error = fault(f"http://127.0.0.1:{free_port()}", lambda client: client.mint_token(["oak"]))
+    assert isinstance(error, Unavailable)
+    assert error.outcome == "none"
+    assert str(error).startswith("cannot reach the server at ")
 
 
 def test_question_without_an_answer_is_done_by_nobody(server: Callable[..., Server]) -> None:
     for call in (lambda client: client.clusters(), lambda client: client.match({})):
-        told = fault(server(HANG).url, call)
-        assert (told.outcome, "may be done" in str(told)) == ("none", False)
+        error = fault(server(HANG).url, call)
+        assert (error.outcome, "may be done" in str(error)) == ("none", False)
 
 
 def test_try_that_was_sent_and_lost_counts_whatever_comes_after_it(server: Callable[..., Server]) -> None:
-    told = fault(server(CLOSE, AWAY).url, lambda client: client.mint_token(["oak"]), tries=2)
-    assert isinstance(told, Problem)
-    assert told.outcome == "unknown"
+    error = fault(server(CLOSE, AWAY).url, lambda client: client.mint_token(["oak"]), tries=2)
+    assert isinstance(error, Problem)
+    assert error.outcome == "unknown"
     assert fault(server(AWAY).url, lambda client: client.mint_token(["oak"])).outcome == "none"
 
 

@@ -78,15 +78,15 @@ def site_at(folder: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with site_at(tmp_path_factory.mktemp("site")) as found:
-        yield found
+    with site_at(tmp_path_factory.mktemp("site")) as result:
+        yield result
 
 
 @pytest.fixture
 def frail(tmp_path: Path) -> Iterator[Site]:
     """A site of its own, whose shards may go."""
-    with site_at(tmp_path) as found:
-        yield found
+    with site_at(tmp_path) as result:
+        yield result
 
 
 def test_lists_are_of_all_shards_and_each_thing_is_found_at_its_own(site: Site) -> None:
@@ -130,8 +130,8 @@ def test_a_new_router_finds_what_another_has_placed(site: Site) -> None:
 
 def test_match_names_every_cluster(site: Site) -> None:
     with site.client() as client:
-        found = client.match(jobspec())
-        assert [one["cluster"] for one in found["candidates"]] == CLUSTERS
+        result = client.match(jobspec())
+        assert [one["cluster"] for one in result["candidates"]] == CLUSTERS
         assert [one["cluster"] for one in client.match(jobspec(nodes=3))["refusals"]] == CLUSTERS
         with pytest.raises(Problem) as refused:
             client.submit(jobspec(nodes=3))
@@ -178,11 +178,11 @@ def test_a_named_cluster_is_the_only_one_asked(site: Site) -> None:
 def test_batch_answers_each_job_in_order(site: Site) -> None:
     jobs = [{"jobspec": jobspec(), "name": f"job{k}"} for k in range(6)]
     with site.client() as client:
-        found = client.submit_batch([*jobs, {"jobspec": jobspec(nodes=9)}, {"jobspec": {"version": 9}}])
-        statuses = [one["status"] for one in found["answers"]]
+        result = client.submit_batch([*jobs, {"jobspec": jobspec(nodes=9)}, {"jobspec": {"version": 9}}])
+        statuses = [one["status"] for one in result["answers"]]
         assert statuses == [201] * 6 + [422, 422]
-        assert found["answers"][7]["pointer"].startswith("/jobs/7")
-        assert [client.job(one["id"])["name"] for one in found["answers"][:6]] == [f"job{k}" for k in range(6)]
+        assert result["answers"][7]["pointer"].startswith("/jobs/7")
+        assert [client.job(one["id"])["name"] for one in result["answers"][:6]] == [f"job{k}" for k in range(6)]
         with pytest.raises(Problem, match="one shard"):
             client.submit_batch(jobs, minimise="cost", selector={"name": "constraint"})
 
@@ -231,7 +231,7 @@ def test_tokens_are_of_one_shard(site: Site) -> None:
 
 
 def test_others_go_on_while_a_shard_is_away_and_nothing_is_lost(frail: Site) -> None:
-    lost, left = frail.shards
+    lost, remaining = frail.shards
     with frail.client() as client:
         client.clusters()
         placed = [client.submit(jobspec()) for _ in range(12)]
@@ -239,15 +239,17 @@ def test_others_go_on_while_a_shard_is_away_and_nothing_is_lost(frail: Site) -> 
         until(lambda: frail.ask("GET", "/v1/jobs").json()["jobs"])
         lost.go()
         until(lambda: "away" in frail.ask("GET", "/v1/jobs").json())
-        told = frail.ask("GET", "/v1/clusters").json()
-        states = {one["name"]: one["state"] for one in told["clusters"]}
+        answer = frail.ask("GET", "/v1/clusters").json()
+        states = {one["name"]: one["state"] for one in answer["clusters"]}
         assert {name for name, state in states.items() if state == "away"} == frail.of(lost)
-        reason = next(one["reason"] for one in told["clusters"] if one["state"] == "away")
+        reason = next(one["reason"] for one in answer["clusters"] if one["state"] == "away")
         assert reason.startswith(f"away: shard {lost.url} does not answer since 20")
-        assert told["away"][0]["shard"] == lost.url
+        assert answer["away"][0]["shard"] == lost.url
         listed = CliRunner().invoke(main, ["jobs", "--url", frail.url], env={"RAINBOW_TOKEN": ",".join(frail.tokens)})
         assert f"rainbow: warning: shard {lost.url} does not answer since" in listed.stderr
-        assert {client.submit(jobspec(), idempotency_key=_later())["cluster"] for _ in range(8)} <= frail.of(left)
+        assert {client.submit(jobspec(), idempotency_key=_later())["cluster"] for _ in range(8)} <= frail.of(
+            remaining
+        )
         placed = [client.submit(jobspec(), idempotency_key=_later()) for _ in range(2)]
         assert placed[0]["decision"]["away"][0]["shard"] == lost.url
         for refused in (lambda: client.job(theirs), lambda: client.cluster(next(iter(frail.of(lost))))):
@@ -272,9 +274,9 @@ def _later() -> str:
 
 
 def test_a_router_that_starts_while_a_shard_is_away_does_not_call_its_tokens_unknown(frail: Site) -> None:
-    lost, left = frail.shards
+    lost, remaining = frail.shards
     lost.go()
-    theirs, ours = (next(iter(frail.of(shard))) for shard in (lost, left))
+    theirs, ours = (next(iter(frail.of(shard))) for shard in (lost, remaining))
     with router_of(frail.urls) as other:
         with Client(other, frail.made[theirs]["token"], tries=1) as client, pytest.raises(Problem) as away:
             client.submit(jobspec())
@@ -282,7 +284,7 @@ def test_a_router_that_starts_while_a_shard_is_away_does_not_call_its_tokens_unk
         with Client(other, frail.made[ours]["token"], tries=1) as client:
             assert client.submit(jobspec(), idempotency_key=_later())["cluster"] == ours
         assert httpx.get(other + "/readyz").json()["status"] == "ready"
-        left.go()
+        remaining.go()
         until(lambda: httpx.get(other + "/readyz").status_code == 503)
         assert httpx.get(other + "/livez").status_code == 200
 
@@ -322,10 +324,10 @@ def test_a_key_that_may_be_at_a_shard_that_is_away_waits_for_it(frail: Site) -> 
         for key, job in keys.items():
             answer = frail.ask("POST", "/v1/jobs", jobspec(), **{"Idempotency-Key": key})
             assert answer.status_code in (200, 503)
-            told = answer.json()
-            assert told.get("id", job) == job
-            assert answer.is_success or "may have a job of this Idempotency-Key" in told["detail"]
-            assert answer.is_success or told["outcome"] == "unknown"
+            reported = answer.json()
+            assert reported.get("id", job) == job
+            assert answer.is_success or "may have a job of this Idempotency-Key" in reported["detail"]
+            assert answer.is_success or reported["outcome"] == "unknown"
         with pytest.raises(Problem, match="may have a job"):
             client.submit(jobspec(), idempotency_key="by hand too")
         lost.come()
@@ -340,9 +342,9 @@ def test_a_key_that_may_be_at_a_shard_that_is_away_waits_for_it(frail: Site) -> 
 
 def test_nothing_is_passed_on_that_the_api_does_not_know(site: Site) -> None:
     for path in ("/", "/fleet", "/v2/jobs", "/v1/nothing", "//evil.example/"):
-        told = site.ask("GET", path)
-        assert told.status_code in (200, 404), path
-        assert told.headers["x-request-id"]
+        response = site.ask("GET", path)
+        assert response.status_code in (200, 404), path
+        assert response.headers["x-request-id"]
     assert site.ask("DELETE", "/v1/jobs").status_code == 405
     assert site.ask("GET", "/v1/jobs?shape=round").status_code == 400
     assert site.ask("GET", "/v1/usage").status_code == 409
@@ -408,9 +410,9 @@ def test_no_shard_is_sent_a_credential_that_it_does_not_know(tmp_path: Path) -> 
         with router_of([shard.url, f"http://127.0.0.1:{spy.server_address[1]}"]) as url, Client(url, known) as client:
             client.submit(jobspec(), clusters=[{"name": "oak", "token": made["token"]}])
             assert [one["name"] for one in client.clusters()] == ["oak"]
-    told = "".join(Spy.heard)
-    assert digest(made["token"]) in told
-    assert not [secret for secret in (made["token"], made["secret"], REGISTRATION) if secret in told]
+    text = "".join(Spy.heard)
+    assert digest(made["token"]) in text
+    assert not [secret for secret in (made["token"], made["secret"], REGISTRATION) if secret in text]
 
 
 def test_a_shard_that_speaks_no_http_or_hangs_is_away(tmp_path: Path) -> None:
@@ -455,11 +457,13 @@ def test_the_commands_of_the_page_on_scale_serve_a_site(tmp_path: Path) -> None:
     secrets = {"RAINBOW_REGISTRATION_SECRET": REGISTRATION, "RAINBOW_ADMIN_TOKEN": ADMIN}
     processes = []
     for line in page.splitlines():
-        words = re.sub(r"\d{4}\b", lambda found: ports[found[0]], line.removesuffix(" &")).split()
+        words = re.sub(r"\d{4}\b", lambda result: ports[result[0]], line.removesuffix(" &")).split()
         words = [re.sub(r"postgresql://(db\d)/rainbow", rf"sqlite:///{tmp_path}/\1", word) for word in words]
-        told = (tmp_path / "log").open("a")
+        answer = (tmp_path / "log").open("a")
         processes.append(
-            subprocess.Popen([sys.executable, "-m", *words], env={**os.environ, **secrets}, stdout=told, stderr=told)
+            subprocess.Popen(
+                [sys.executable, "-m", *words], env={**os.environ, **secrets}, stdout=answer, stderr=answer
+            )
         )
     try:
         url = f"http://127.0.0.1:{ports['8080']}"

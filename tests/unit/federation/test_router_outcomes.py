@@ -99,7 +99,7 @@ def test_what_a_shard_may_have_that_came_back_while_the_others_were_asked_is_not
     other.since, away.since, other.back = None, 1.0, away
     who = Caller({other: ("rbt_a",), away: ("rbt_b",)}, (), "", inf)
     directory = Directory([other, away])
-    with pytest.raises(Away) as told:
+    with pytest.raises(Away) as answer:
         asyncio.run(getattr(directory, name)(who, "f" * 24))
-    assert told.value.facts["shard"] == "http://two"
+    assert answer.value.facts["shard"] == "http://two"
     assert away.since is None

@@ -18,7 +18,7 @@ Serving = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 T = TypeVar("T")
 
 
-def answers(asked: Sequence[Asked], per_connection: int) -> tuple[list[bytes | str], int]:
+def answers(requests: Sequence[Asked], per_connection: int) -> tuple[list[bytes | str], int]:
     """Ask a server that answers so many requests of a connection and ends it at the next; return who got what."""
     received = 0
 
@@ -33,7 +33,7 @@ def answers(asked: Sequence[Asked], per_connection: int) -> tuple[list[bytes | s
         writer.close()
 
     async def use(upstream: Upstream, _: asyncio.Server) -> list[bytes | str]:
-        return [await ask(upstream, *one) for one in asked]
+        return [await ask(upstream, *one) for one in requests]
 
     return asyncio.run(served(serve, use)), received
 
@@ -79,24 +79,24 @@ def test_the_second_try_is_by_a_connection_of_its_own(asked: Asked) -> None:
         writer.close()
 
     async def use(upstream: Upstream, _: asyncio.Server) -> list[bytes | str]:
-        kept = await asyncio.gather(ask(upstream, *asked), ask(upstream, *asked))
+        stored = await asyncio.gather(ask(upstream, *asked), ask(upstream, *asked))
         await both_here.abort()
-        return [*kept, await ask(upstream, *asked)]
+        return [*stored, await ask(upstream, *asked)]
 
     assert asyncio.run(served(serve, use)) == [b"ok"] * 3
 
 
 def test_what_was_sent_may_be_done_although_nobody_listens_any_more() -> None:
-    asked, writers = asyncio.Event(), list[asyncio.StreamWriter]()
+    event, writers = asyncio.Event(), list[asyncio.StreamWriter]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writers.append(writer)
-        asked.set()
+        event.set()
 
     async def use(upstream: Upstream, server: asyncio.Server) -> bool:
         async def end() -> None:
-            await asked.wait()
+            await event.wait()
             server.close()
             writers[0].close()
 

@@ -73,13 +73,13 @@ def test_ahead_equals_what_the_policy_does_step_by_step(policy, given_, world):
 def test_what_the_bounds_cut_off_is_placed_after_them_and_nothing_is_used_twice(world, plans):
     workers, jobs = world
     view = make_view(0.0, workers, map(job_view, jobs), (), {"discipline": "conservative"})
-    found = forecast(view, Priority(), Exact(jobs), (), Bounds(plans=plans))
-    assert found.jobs.keys() == {job.id for job in jobs}
-    assert {one.how for one in found.jobs.values()} <= {"ahead", "one-pass"}
-    for at in {one.start for one in found.jobs.values()}:
-        running = [job for job in jobs if found.jobs[job.id].start <= at < found.jobs[job.id].end]
+    result = forecast(view, Priority(), Exact(jobs), (), Bounds(plans=plans))
+    assert result.jobs.keys() == {job.id for job in jobs}
+    assert {one.how for one in result.jobs.values()} <= {"ahead", "one-pass"}
+    for at in {one.start for one in result.jobs.values()}:
+        running = [job for job in jobs if result.jobs[job.id].start <= at < result.jobs[job.id].end]
         assert sum(job.least for job in running) <= sum(w["core"] for w in workers.values())
-    for one in found.jobs.values():
+    for one in result.jobs.values():
         assert one.low <= one.start <= one.high
 
 
@@ -88,12 +88,12 @@ def test_what_the_bounds_cut_off_is_placed_after_them_and_nothing_is_used_twice(
 def test_room_never_says_more_than_is_free(world):
     workers, jobs = world
     view = make_view(0.0, workers, map(job_view, jobs), (), {"discipline": "easy"})
-    found = forecast(view, Priority(), Exact(jobs), (), ALL)
+    result = forecast(view, Priority(), Exact(jobs), (), ALL)
     whole = sum(w["core"] for w in workers.values())
-    assert len(found.room.times) <= 64
-    for at in {edge for one in found.jobs.values() for edge in (one.start, one.end)}:
-        used = sum(job.least for job in jobs if found.jobs[job.id].start <= at < found.jobs[job.id].end)
-        assert found.room.at(at)["core"] <= whole - used
+    assert len(result.room.times) <= 64
+    for at in {edge for one in result.jobs.values() for edge in (one.start, one.end)}:
+        used = sum(job.least for job in jobs if result.jobs[job.id].start <= at < result.jobs[job.id].end)
+        assert result.room.at(at)["core"] <= whole - used
 
 
 def test_one_pass_starts_each_job_as_early_as_it_fits_behind_those_before_it():
@@ -129,7 +129,7 @@ def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_w
     view = make_view(0.0, workers, jobs, consumables={"licence": 2})
     uses = [Use({"n0": {"core": held}, "": {"licence": 1}}, 0.0, 4.0)]
     lengths = {f"j{k}": float(length) for k, (_, length) in enumerate(wanted)}
-    found = one_pass(
+    result = one_pass(
         view, lambda job, _: Length.exactly(lengths[job.id], "name"), [(job, job.gangs[0]) for job in jobs], uses
     )
     line = Timeline({**workers, "": {"licence": 3}})
@@ -137,7 +137,7 @@ def test_one_pass_of_several_groups_and_licences_is_the_plain_search_worker_by_w
     for job in jobs:
         times = (0.0, *line.ends(after=0.0))
         at, placed = next(((t, p) for t in times if (p := plainly(line, job, t, t + lengths[job.id]))), (inf, {}))
-        assert found.starts[job.id] == at
+        assert result.starts[job.id] == at
         line.add(placed, at, at + lengths[job.id])
 
 
@@ -146,13 +146,13 @@ def plainly(line, job, start, end):
     trial, placed = line.copy(), {}
     for group in job.gangs[0].slots:
         beside = {"": {kind: group.least * n for kind, n in group.outside.items()}} if group.outside else {}
-        left, chosen = group.least, dict(beside)
+        remaining, chosen = group.least, dict(beside)
         for worker in ("n0", "n1"):
-            count = min(left, trial.copies(worker, group.amounts, start, end), 1 if group.apart else left)
+            count = min(remaining, trial.copies(worker, group.amounts, start, end), 1 if group.apart else remaining)
             if count:
-                left -= count
+                remaining -= count
                 chosen[worker] = {kind: count * n for kind, n in group.amounts.items()}
-        if left or not trial.fits(beside, start, end):
+        if remaining or not trial.fits(beside, start, end):
             return {}
         trial.add(chosen, start, end)
         placed = summed([placed, chosen])
@@ -162,8 +162,8 @@ def plainly(line, job, start, end):
 def test_delegate_hands_over_as_places_become_free():
     jobs = [Job(name, 0, 1, seconds, seconds) for name, seconds in (("a", 30), ("b", 10), ("c", 5), ("d", 5))]
     view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs), (), {"max_handed_over": 2})
-    found = forecast(view, Delegate(), Exact(jobs), (), ALL)
-    assert {job: one.start for job, one in found.jobs.items()} == {"a": 0, "b": 0, "c": 10, "d": 15}
+    result = forecast(view, Delegate(), Exact(jobs), (), ALL)
+    assert {job: one.start for job, one in result.jobs.items()} == {"a": 0, "b": 0, "c": 10, "d": 15}
 
 
 class Skewed:
@@ -181,9 +181,9 @@ class Skewed:
 def test_what_waits_behind_others_waits_for_their_mean_and_ends_after_its_own_median(policy, given_, plans):
     jobs = [Job(f"j{k:02}", 0, 1, 550, 2_000) for k in range(10)]
     view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs), (), given_)
-    found = forecast(view, policy, Skewed(), (), Bounds(plans=plans)).jobs
-    assert [found[job.id].start for job in jobs] == [550.0 * k for k in range(10)]
-    assert [found[job.id].end for job in jobs] == [550.0 * k + 100.0 for k in range(10)]
+    result = forecast(view, policy, Skewed(), (), Bounds(plans=plans)).jobs
+    assert [result[job.id].start for job in jobs] == [550.0 * k for k in range(10)]
+    assert [result[job.id].end for job in jobs] == [550.0 * k + 100.0 for k in range(10)]
 
 
 def test_what_is_late_counts_as_if_it_started_when_it_is_expected_now():
@@ -191,9 +191,9 @@ def test_what_is_late_counts_as_if_it_started_when_it_is_expected_now():
     view = make_view(0.0, {"n0": {"core": 1}}, map(job_view, jobs))
     scores = [-2.0, 2.0] * 15  # the median is what is added
     for late, waits in (("b", 1_200.0), ("gone", 600.0)):  # b waits for another 600 s, of the other nothing is known
-        found = forecast(view, Priority(), Exact(jobs), scores, ALL, late={late: (-600.0, -300.0)})
-        assert found.jobs["c"].planned == 1_200.0
-        assert found.jobs["c"].start == pytest.approx(1_260 * exp(score(waits, 300)) - 60)
+        result = forecast(view, Priority(), Exact(jobs), scores, ALL, late={late: (-600.0, -300.0)})
+        assert result.jobs["c"].planned == 1_200.0
+        assert result.jobs["c"].start == pytest.approx(1_260 * exp(score(waits, 300)) - 60)
 
 
 class Nothing:
@@ -209,10 +209,10 @@ def test_without_lengths_and_limits_a_forecast_says_why_it_is_unknown(policy, gi
     running, waiting = Job("r", 0, 2, 5, 0), Job("w", 0, 2, 5, 0)
     runs = [run_view(running, {"n0": {"core": 2}}, 0.0)]
     view = make_view(9.0, {"n0": {"core": 2}}, [job_view(waiting)], [replace(runs[0], until=0.0)], given_)
-    found = forecast(view, policy, Nothing(), (), ALL)
-    assert found.jobs["w"].how == "unknown"
-    assert "1 running task has no known end" in found.jobs["w"].text
-    assert found.jobs["r"].how == "running"
+    result = forecast(view, policy, Nothing(), (), ALL)
+    assert result.jobs["w"].how == "unknown"
+    assert "1 running task has no known end" in result.jobs["w"].text
+    assert result.jobs["r"].how == "running"
 
 
 def test_preempted_tasks_of_a_policy_wait_again():
@@ -261,14 +261,14 @@ def test_what_runs_when_a_maintenance_begins_ends_as_it_says(at_begin, ends, alo
     lasts = {"there": 300.0, "beside": 1_000.0, "waits": 50.0}
     jobs = {name: Job(name, float(k), 1, seconds, 5_000.0) for k, (name, seconds) in enumerate(lasts.items())}
     running = [run_view(jobs["there"], {"n0": {"core": 1}}, 0.0), run_view(jobs["beside"], {"n1": {"core": 1}}, 0.0)]
-    kept = ReservationView("m", {"n0": {"core": 1}}, 100.0, 200.0, maintenance=True, at_begin=at_begin)
+    stored = ReservationView("m", {"n0": {"core": 1}}, 100.0, 200.0, maintenance=True, at_begin=at_begin)
     workers, waiting = {"n0": {"core": 1}, "n1": {"core": 1}}, [] if alone else [job_view(jobs["waits"])]
-    view = make_view(0.0, workers, waiting, running, {"discipline": "easy"}, reservations=[kept])
+    view = make_view(0.0, workers, waiting, running, {"discipline": "easy"}, reservations=[stored])
     again = [job_view(jobs["there"])] if at_begin == "requeue" else []
-    found = forecast(view, Priority(), Exact(jobs.values()), (), ALL, again=again)
-    assert {job: one.end for job, one in found.jobs.items()} == {job: ends[job] for job in found.jobs}
-    assert found.jobs.keys() == ends.keys() - ({"waits"} if alone else set())
-    assert found.room.at(150.0)["core"] == 0.0
+    result = forecast(view, Priority(), Exact(jobs.values()), (), ALL, again=again)
+    assert {job: one.end for job, one in result.jobs.items()} == {job: ends[job] for job in result.jobs}
+    assert result.jobs.keys() == ends.keys() - ({"waits"} if alone else set())
+    assert result.room.at(150.0)["core"] == 0.0
 
 
 def test_score_compares_what_was_waited_with_what_was_expected():

@@ -27,13 +27,13 @@ def known(*seconds, key=KEY, ratios=()):
     ],
 )
 def test_length_is_the_median_of_the_most_specific_key_with_a_run(key, source):
-    found = length_of(known(50, 10, 30, key=key), KEY, 3_600)
-    assert (found.seconds, found.runs, found.source) == (30, 3, source)
+    length = length_of(known(50, 10, 30, key=key), KEY, 3_600)
+    assert (length.seconds, length.runs, length.source) == (30, 3, source)
 
 
 def test_the_mean_counts_each_run_as_at_most_the_limit():
-    found = length_of(known(10, 20, 600), KEY, 60)
-    assert (found.seconds, found.mean) == (20, 30)
+    length = length_of(known(10, 20, 600), KEY, 60)
+    assert (length.seconds, length.mean) == (20, 30)
     assert length_of(NONE, KEY, 60).mean == 30
 
 
@@ -54,16 +54,16 @@ def test_length_without_runs_is_half_the_limit_and_without_both_unknown():
     st.floats(0, 1e6),
 )
 def test_lengths_never_pass_the_limit_and_bands_hold_the_length(runs, ratios, limit, ran):
-    found = length_of(known(*runs, ratios=ratios), KEY, limit)
-    assert max(found.seconds, found.mean) <= limit * (1 + 1e-9)
-    assert found.high <= limit
-    assert found.low <= found.high
+    length = length_of(known(*runs, ratios=ratios), KEY, limit)
+    assert max(length.seconds, length.mean) <= limit * (1 + 1e-9)
+    assert length.high <= limit
+    assert length.low <= length.high
     assert 0 <= left(known(*runs), KEY, ran, limit) <= max(0.0, limit - ran) + 1e-9 * limit
 
 
 def test_band_is_conformal_on_the_clusters_own_ratios():
-    found = length_of(known(100, ratios=[0.01 * k for k in range(-50, 50)]), KEY, 0)
-    assert (found.low, found.high) == pytest.approx((100 * exp(-0.41), 100 * exp(0.4)))
+    length = length_of(known(100, ratios=[0.01 * k for k in range(-50, 50)]), KEY, 0)
+    assert (length.low, length.high) == pytest.approx((100 * exp(-0.41), 100 * exp(0.4)))
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ CLUSTERS = ("ash", "elm", "oak")
 @given(st.lists(st.dictionaries(st.sampled_from(CLUSTERS), st.floats(0.1, 1e6)), max_size=8))
 def test_ratio_of_two_clusters_is_the_median_over_the_keys_that_both_have_run(medians):
     for here in CLUSTERS:
-        found = ratios(medians, here)
+        result = ratios(medians, here)
         for there in CLUSTERS:
             common = [key for key in medians if here in key and there in key]
-            assert (there in found) == bool(common)
+            assert (there in result) == bool(common)
             if common:
-                assert log(found[there]) == pytest.approx(median(log(key[there] / key[here]) for key in common))
-                assert found[there] * ratios(medians, there)[here] == pytest.approx(1)
+                assert log(result[there]) == pytest.approx(median(log(key[there] / key[here]) for key in common))
+                assert result[there] * ratios(medians, there)[here] == pytest.approx(1)
 
 
 def test_runs_of_no_time_say_nothing_of_a_clusters_speed():

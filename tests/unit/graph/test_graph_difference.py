@@ -114,9 +114,9 @@ def test_changes_applied_give_the_other_graph_whatever_it_is(seed: int) -> None:
     rng = random.Random(seed)
     before = changed_at_random(rng, grid(rng.randint(1, 3), rng.randint(0, 3)))
     after = changed_at_random(rng, before)
-    kept = copy.deepcopy((before, after))
+    stored = copy.deepcopy((before, after))
     changes = changes_between(before, after)
-    assert (before, after) == kept
+    assert (before, after) == stored
     if changes is not None:
         assert as_sets(apply_delta(before, changes)) == as_sets(after)
 

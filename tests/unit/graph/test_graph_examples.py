@@ -32,7 +32,7 @@ def example(folder: Path) -> Cluster:
 def served(cluster: Cluster, subsystem: str, kind: str) -> list[str]:
     """The workers that have a subsystem vertex of a type hung on them or on what contains them."""
     hung = cluster.subsystems[subsystem]
-    at = {vertex for vertex, found in hung.attached.items() if kind in {hung.graph.nodes[v]["type"] for v in found}}
+    at = {vertex for vertex, result in hung.attached.items() if kind in {hung.graph.nodes[v]["type"] for v in result}}
     return [name for name, vertex in cluster.workers.items() if at & {vertex, *nx.ancestors(cluster.graph, vertex)}]
 
 
@@ -67,7 +67,7 @@ def test_upstream_cluster_reads_with_its_subsystems(group: str) -> None:
         for path in folder.glob("*-subsystem.json"):
             name = path.name.removesuffix("-subsystem.json").removeprefix("cluster-")
             hung = cluster.with_subsystem(name, load(path)).subsystems[name]
-            free = set(hung.graph) - {vertex for found in hung.attached.values() for vertex in found}
+            free = set(hung.graph) - {vertex for result in hung.attached.values() for vertex in result}
             assert free == {f"{name}0"}
     assert folders
 

@@ -84,9 +84,9 @@ def test_read_cluster_vertex_with_two_parents_stays_under_the_first_edge() -> No
 
 
 def test_read_cluster_metadata_is_kept_as_given() -> None:
-    given = {"type": "core", "exclusive": True, "mine": [1, {"a": None}], "paths": {"containment": "/x/y"}}
-    cluster = read_cluster(jgf({"c": given}))
-    assert cluster.graph.nodes["c"]["metadata"] == given
+    options = {"type": "core", "exclusive": True, "mine": [1, {"a": None}], "paths": {"containment": "/x/y"}}
+    cluster = read_cluster(jgf({"c": options}))
+    assert cluster.graph.nodes["c"]["metadata"] == options
     assert cluster.graph.nodes["c"]["path"] == "/x/y"
 
 

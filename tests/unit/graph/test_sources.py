@@ -63,12 +63,12 @@ def test_import_gives_what_the_file_says(case: dict[str, Any]) -> None:
 def test_import_has_the_cores_where_they_are_and_templates_where_they_are_exact(case: dict[str, Any]) -> None:
     document, cluster = imported(case)
     for worker, sockets in case.get("below", {}).items():
-        found = {
+        results = {
             cluster.graph.nodes[vertex]["name"]: len(cluster.children(vertex))
             for vertex in cluster.children(cluster.workers[worker])
             if cluster.graph.nodes[vertex]["type"] == "socket"
         }
-        assert found == sockets
+        assert results == sockets
     drawn = [node for node in document["graph"]["nodes"].values() if node["metadata"]["type"] == "node"]
     assert len(drawn) == case["drawn"]
 

@@ -95,8 +95,8 @@ def test_racks_of_fluxion_s_graph_in_an_r_can_be_asked_for() -> None:
     lite = [{"rank": "0-4", "children": {"core": "0"}}]
     document = {"version": 1, "execution": {"R_lite": lite, "nodelist": ["n[0-4]"]}, "scheduling": {"graph": graph}}
     cluster = read_cluster(graph_sources.get("flux-r")(json.dumps(document)), name="fir")
-    asked = "resources: {{w: {{type: rack, with: [{{type: node, count: {}}}]}}}}"
-    assert [match(parse_jobspec(asked.format(count)), [cluster])[0].fits for count in (2, 3, 4)] == [2, 1, 0]
+    query = "resources: {{w: {{type: rack, with: [{{type: node, count: {}}}]}}}}"
+    assert [match(parse_jobspec(query.format(count)), [cluster])[0].fits for count in (2, 3, 4)] == [2, 1, 0]
 
 
 def test_blocks_are_vertices_of_their_own_type() -> None:
@@ -172,9 +172,9 @@ def test_agent_with_the_source_slurm_topology_asks_scontrol_for_both(
     script = f'case "$2 $3" in {answers} *) exit 1;; esac'
     command_saying(tmp_path, "scontrol", script)
     command_saying(tmp_path, "sinfo", 'test "$1" = -h && printf "n1|idle\\nn2|idle\\n" || exit 1')
-    found = survey("slurm-topology")
-    assert read_cluster(found.document).totals["switch1"] == 1
-    assert found.state["nodes_free"] == 2
+    result = survey("slurm-topology")
+    assert read_cluster(result.document).totals["switch1"] == 1
+    assert result.state["nodes_free"] == 2
 
 
 def spread(count: int, *, topology: str = TREE) -> rainbow.Verdict:
@@ -259,22 +259,22 @@ def test_gres_conf_puts_gpus_below_the_socket_of_their_cores(conf: str) -> None:
     text = TWO_SOCKETS.format("g0", "gpu:a100:4") + TWO_SOCKETS.format("g1", "gpu:a100:4")
     cluster = read_cluster(read_slurm(text + conf), name="oak")
     assert cluster.totals["gpu"] == 8
-    found = {path.split("/g1/")[1]: told for path, told in gpus_of(cluster).items() if "/g1/" in path}
-    assert found == {
+    results = {path.split("/g1/")[1]: answer for path, answer in gpus_of(cluster).items() if "/g1/" in path}
+    assert results == {
         "socket0/gpu0": ("a100", "0-3", "/dev/nvidia0"),
         "socket0/gpu1": ("a100", "0-3", "/dev/nvidia1"),
         "socket1/gpu2": ("a100", "4-7", "/dev/nvidia2"),
         "gpu3": ("a100", "0-7", "/dev/nvidia3"),
     }
-    asked = "resources: {{w: {{type: socket, with: [{{type: core, count: 2}}, {{type: gpu, count: {}}}]}}}}"
-    assert [match(parse_jobspec(asked.format(count)), [cluster])[0].fits for count in (1, 2, 3)] == [6, 2, 0]
+    query = "resources: {{w: {{type: socket, with: [{{type: core, count: 2}}, {{type: gpu, count: {}}}]}}}}"
+    assert [match(parse_jobspec(query.format(count)), [cluster])[0].fits for count in (1, 2, 3)] == [6, 2, 0]
 
 
 def test_gres_conf_says_nothing_of_how_many_gpus_there_are() -> None:
     text = TWO_SOCKETS.format("g0", "gpu:a100:1,gpu:h100:1") + TWO_SOCKETS.format("g1", "(null)")
     conf = "Name=gpu Type=h100 Count=3 Cores=4-7\nName=gpu Type=v100 File=/dev/nvidia9\n"
     cluster = read_cluster(read_slurm(text + conf), name="oak")
-    assert {path.split("/g0/")[1]: told for path, told in gpus_of(cluster).items()} == {
+    assert {path.split("/g0/")[1]: answer for path, answer in gpus_of(cluster).items()} == {
         "gpu0": ("a100", "", ""),
         "socket1/gpu1": ("h100", "4-7", ""),
     }

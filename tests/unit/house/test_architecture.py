@@ -117,8 +117,8 @@ WRONG = [
 @pytest.mark.parametrize(("check", "changes", "fault"), WRONG, ids=[f"{w[0]}-{k}" for k, w in enumerate(WRONG)])
 def test_what_is_wrong_is_noticed(check, changes, fault, house):
     code, floors = house(changes)
-    given = (code, floors) if check in ("uphill", "without_floor") else (code,)
-    assert any(fault in found for found in getattr(architecture, check)(*given))
+    inputs = (code, floors) if check in ("uphill", "without_floor") else (code,)
+    assert any(fault in result for result in getattr(architecture, check)(*inputs))
 
 
 @pytest.mark.parametrize("check", [architecture.uphill, architecture.without_floor, architecture.knots])
@@ -135,10 +135,12 @@ def test_a_part_that_is_gone_is_noticed(house):
 def test_migrations_are_numbered_one_after_the_other():
     """Two of the same number leave two heads, and no store opens any more."""
     files = sorted((ROOT / "rainbow" / "store" / "migrations" / "versions").glob("[0-9]*.py"))
-    told = [re.findall(r'^(?:down_)?revision = (?:"(\d+)"|None)', path.read_text(), re.MULTILINE) for path in files]
+    answers = [
+        re.findall(r'^(?:down_)?revision = (?:"(\d+)"|None)', path.read_text(), re.MULTILINE) for path in files
+    ]
     numbers = [path.name[:4] for path in files]
     assert numbers == [f"{k + 1:04}" for k in range(len(files))]
-    assert told == [[number, before] for number, before in zip(numbers, ["", *numbers], strict=False)]
+    assert answers == [[number, before] for number, before in zip(numbers, ["", *numbers], strict=False)]
 
 
 def test_no_folder_of_tests_is_a_heap():

@@ -42,7 +42,7 @@ def name_of(node: ast.AST) -> str:
 
 
 def test_nothing_is_cached_beside_the_registry() -> None:
-    found = [
+    results = [
         f"{path.relative_to(SERVICE)}:{node.lineno} {name_of(node)}"
         for path, tree in modules()
         for node in ast.walk(tree)
@@ -50,11 +50,11 @@ def test_nothing_is_cached_beside_the_registry() -> None:
         for each in ([node] if isinstance(node, ast.Call) else node.decorator_list)
         if name_of(each) in CACHES
     ]
-    assert found == []
+    assert results == []
 
 
 def test_no_module_holds_what_changes() -> None:
-    found = []
+    results = []
     for path, tree in modules():
         for node in tree.body:
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -64,19 +64,19 @@ def test_no_module_holds_what_changes() -> None:
             is_mutable = made or isinstance(node.value, ast.Dict | ast.List | ast.Set)
             name = name_of(target)
             if is_mutable and not name.isupper() and name not in OF_MODULES.get(path.name, ("__all__",)):
-                found.append(f"{path.relative_to(SERVICE)}:{node.lineno} {name}")
-    assert found == []
+                results.append(f"{path.relative_to(SERVICE)}:{node.lineno} {name}")
+    assert results == []
 
 
 def test_each_state_that_is_asked_for_is_declared() -> None:
-    asked = {
+    requests = {
         name_of(node.args[0])
         for _, tree in modules()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and name_of(node) == "state" and len(node.args) == 1
     }
     declared = {cls.__name__ for cls in DECLARED}
-    assert asked - declared - {"kind", "connection"} == set()
+    assert requests - declared - {"kind", "connection"} == set()
 
 
 def test_each_memory_says_its_size_and_why_it_is_true() -> None:

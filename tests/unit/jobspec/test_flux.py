@@ -88,10 +88,10 @@ def whole(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("asked", "said"), TEXTS, ids=["cores", "nodes", "attributes"])
 def test_jobspec_is_said_as_the_rfcs_write_it(asked: dict[str, Any], said: dict[str, Any]) -> None:
     request = parse_jobspec(whole(asked))
-    found = flux_jobspec(request)
-    assert {key: found[key] for key in said} == said
-    assert found["tasks"] == [{"command": ["x", "y z"], "slot": "work", "count": {"per_slot": 1}}]
-    again, cluster = parse_jobspec(found), read_cluster(grid(4, 8))
+    results = flux_jobspec(request)
+    assert {key: results[key] for key in said} == said
+    assert results["tasks"] == [{"command": ["x", "y z"], "slot": "work", "count": {"per_slot": 1}}]
+    again, cluster = parse_jobspec(results), read_cluster(grid(4, 8))
     assert len({match(one, [cluster])[0].fits for one in (again, request)}) == 1
     assert (again.duration, again.cwd, again.name, again.constraint) == (
         request.duration,

@@ -15,9 +15,9 @@ EXCEPTIONS = Path(__file__).parents[2] / "cases" / "jobspec" / "fluxion_exceptio
 
 @pytest.fixture(scope="module")
 def texts():
-    found = json.loads((shared_folder() / "conformance" / "fluxion" / "jobspecs.json").read_text())
-    assert len(found) == 69
-    return found
+    results = json.loads((shared_folder() / "conformance" / "fluxion" / "jobspecs.json").read_text())
+    assert len(results) == 69
+    return results
 
 
 def fault_of(text):

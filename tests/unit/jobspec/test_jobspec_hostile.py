@@ -64,11 +64,11 @@ def test_document_is_read_alike_as_json_text_and_as_mapping(document: Any) -> No
         text = json.dumps(document)
     except ValueError:  # Python writes no number of 5000 digits
         return
-    found, other = read_or_refuse(document), read_or_refuse(text)
-    assert (found is None) == (other is None)
-    if found is not None and other is not None:
-        assert found.variants == other.variants
-        assert found.tasks == other.tasks
+    request, other = read_or_refuse(document), read_or_refuse(text)
+    assert (request is None) == (other is None)
+    if request is not None and other is not None:
+        assert request.variants == other.variants
+        assert request.tasks == other.tasks
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))

@@ -88,6 +88,6 @@ def test_jobspec_of_a_command_is_one_of_rfc_25(
     assert theirs.is_valid(document)
     request = parse_jobspec(document)
     times = max(nodes, 1)
-    wanted = {"node": nodes, "slot": times, "core": times * cores, "gpu": times * gpus}
-    assert amounts(request.resources) == {kind: amount for kind, amount in wanted.items() if amount}
+    requirements = {"node": nodes, "slot": times, "core": times * cores, "gpu": times * gpus}
+    assert amounts(request.resources) == {kind: amount for kind, amount in requirements.items() if amount}
     assert (request.duration, request.name, request.tasks[0].command) == (seconds, name, ("echo", "a b"))

@@ -74,7 +74,7 @@ def test_parameter_of_selection_is_a_plain_number(written, value):
         f"resources: {{a: {{type: core}}}}\nattributes: {{parameter: {{x: {written}}}, y: {written}}}"
     )
     assert request.parameters == {"x": value, "y": value}
-    assert {type(found) for found in request.parameters.values()} == {type(value)}
+    assert {type(result) for result in request.parameters.values()} == {type(value)}
 
 
 @pytest.mark.parametrize(("written", "value"), [("yes", "true"), ("true", "true"), ("off", "false")])
@@ -145,8 +145,8 @@ jobspec:
 
 def test_jobspec_in_a_yaml_envelope_keeps_the_text_of_its_numbers():
     document, _ = load(ENVELOPE % "1.10", Limits())
-    kept = json.loads(json.dumps(keeping(document["jobspec"])))
-    read, again = parse_jobspec(document["jobspec"]), parse_jobspec(kept)
+    stored = json.loads(json.dumps(keeping(document["jobspec"])))
+    read, again = parse_jobspec(document["jobspec"]), parse_jobspec(stored)
     assert again.variants == read.variants
     assert (again.duration, again.parameters) == (read.duration, read.parameters) == (60.0, {"x": 0.4})
     (need,) = again.resources[0].children[0].needs
@@ -174,9 +174,9 @@ def _loaded(text):
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_json_is_read_as_yaml_would_read_it(text, monkeypatch):
-    found = _loaded(text)
+    result = _loaded(text)
     monkeypatch.setattr("rainbow.jobspec.yaml_reader._plain_json", lambda _: None)
-    assert found == _loaded(text)
+    assert result == _loaded(text)
 
 
 WHOLE = """{"version": %s, "resources": {"w": {"type": "node", "replicas": %s}},
@@ -192,8 +192,8 @@ def test_fault_in_json_is_found_and_placed_however_it_is_read(numbers, monkeypat
             parse_jobspec(WHOLE % numbers)
         return str(caught.value), caught.value.pointer, caught.value.line, caught.value.column
 
-    found = refused()
+    result = refused()
     monkeypatch.setattr("rainbow.jobspec.yaml_reader._plain_json", lambda _: None)
     monkeypatch.setattr("rainbow.jobspec.validation._is_valid", lambda *_: False)
-    assert found == refused()
-    assert found[2] == 1
+    assert result == refused()
+    assert result[2] == 1

@@ -66,11 +66,11 @@ def test_requires_of_fractale_and_compspec_are_needs(case: Any) -> None:
     if (request := read(case["jobspec"], case)) is None:
         return
     needs = [need for tree in request.resources for part in tree.walk() for need in part.needs]
-    told = [
+    answers = [
         [n.subsystem, {c.options["field"]: c.options.get("value", c.options.get("min")) for c in n.conditions}]
         for n in needs
     ]
-    assert told == case["needs"]
+    assert answers == case["needs"]
     assert ("warns" not in case) or case["warns"] in request.warnings
     assert ("warns" in case) or not [text for text in request.warnings if "requires" in text]
 
@@ -79,11 +79,11 @@ def test_the_first_alternative_that_fits_is_taken_and_its_tasks_run_there() -> N
     resources = yaml.load((CASES / "alternatives.yaml").read_text(), yaml.CSafeLoader)[0]["resources"]
     document = {"version": 9999, "resources": resources, "tasks": [TASK], "attributes": {}}
     shapes = {"gpus": ["gpu", *["core"] * 8], "cores": ["core"] * 8}
-    for held, copies, wanted in (("gpus", 2, 2), ("cores", 3, 3), ("cores", 2, None)):
+    for held, copies, requirement in (("gpus", 2, 2), ("cores", 3, 3), ("cores", 2, None)):
         cluster = strategies.cluster([("node", shapes[held])] * copies, [])
         [verdict] = rainbow.match(parse_jobspec(document), [cluster])
         placed = [label for label, _ in verdict.take.placed] if verdict.take else None
-        assert placed == (["a"] * wanted if wanted else None)
+        assert placed == (["a"] * requirement if requirement else None)
 
 
 @pytest.mark.parametrize(
@@ -108,18 +108,20 @@ def test_every_collected_jobspec_is_read_or_refused_for_the_stated_reason() -> N
     folder = shared_folder() / "collected" / "jobspecs"
     if not folder.is_dir():
         pytest.skip("../shared has no collected jobspecs")
-    found, dialects = dict[str, str](), Counter[str]()
+    result, dialects = dict[str, str](), Counter[str]()
     texts = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in texts:
         try:
             request = parse_jobspec(path.read_text())
         except InputError as fault:
-            found[str(path.relative_to(folder))] = fault.message if fault.pointer and fault.line else "says not where"
+            result[str(path.relative_to(folder))] = (
+                fault.message if fault.pointer and fault.line else "says not where"
+            )
         else:
             dialects[request.dialect] += 1
             assert not [text for text in request.warnings if text.startswith("unknown key ")], path
             assert not any(part.type.endswith("_slot") for forest in request.variants for part in forest)
-    assert found.keys() == REFUSED.keys()
-    assert {name: REFUSED[name] in text for name, text in found.items()} == dict.fromkeys(REFUSED, True)
-    assert len(texts) == len(found) + dialects.total() >= 114
+    assert result.keys() == REFUSED.keys()
+    assert {name: REFUSED[name] in text for name, text in result.items()} == dict.fromkeys(REFUSED, True)
+    assert len(texts) == len(result) + dialects.total() >= 114
     assert dialects["nextgen"] >= 5

@@ -48,10 +48,10 @@ def test_scripts_are_read_as_sbatch_reads_them(case: dict[str, Any]) -> None:
         with pytest.raises(JobspecError, match=case["error"]):
             read_call(text, case.get("words", ()), case.get("variables"))
         return
-    found = read_call(text, case.get("words", ()), case.get("variables"))
-    assert [dict(one) for one in found.components] == case["components"]
-    assert [note for note in found.notes if not any(part in note for part in case.get("notes", []))] == []
-    assert len(found.notes) >= len(case.get("notes", []))
+    options = read_call(text, case.get("words", ()), case.get("variables"))
+    assert [dict(one) for one in options.components] == case["components"]
+    assert [note for note in options.notes if not any(part in note for part in case.get("notes", []))] == []
+    assert len(options.notes) >= len(case.get("notes", []))
 
 
 def test_every_option_of_the_contract_has_its_place() -> None:
@@ -94,15 +94,15 @@ def test_a_script_with_dos_line_ends_is_refused_as_sbatch_refuses_it() -> None:
 
 @pytest.mark.parametrize("case", CASES["documents"], ids=lambda case: case["case"])
 def test_options_become_a_jobspec(case: dict[str, Any]) -> None:
-    found, notes = jobspec_of_call(read_call(script("hostname"), case["words"]), CALLER)
+    result, notes = jobspec_of_call(read_call(script("hostname"), case["words"]), CALLER)
     if "resources" in case:
-        assert found["resources"]["job"] == case["resources"]
-        assert found["resources"].get("gpus") == case.get("together")
-    system = found["attributes"]["system"]
+        assert result["resources"]["job"] == case["resources"]
+        assert result["resources"].get("gpus") == case.get("together")
+    system = result["attributes"]["system"]
     assert {key: system.get(key) for key in case.get("system", {})} == case.get("system", {})
-    assert found["attributes"].get("site", {}).get("slurm", {}) == case.get("slurm", {})
+    assert result["attributes"].get("site", {}).get("slurm", {}) == case.get("slurm", {})
     assert len(notes) == case.get("notes", 0), notes
-    assert parse_jobspec(found).script == script("hostname")
+    assert parse_jobspec(result).script == script("hostname")
 
 
 @pytest.mark.parametrize(("words", "told"), [case.values() for case in CASES["wrong"]])
@@ -154,10 +154,10 @@ OPTION = st.sampled_from(sorted(VALUES)).flatmap(lambda name: st.tuples(st.just(
 COUNTED = {"ntasks", "gpus", "ntasks-per-node"}  # one of them goes with --gpus-per-task
 
 
-def is_taken(found: dict[str, str]) -> bool:
+def is_taken(results: dict[str, str]) -> bool:
     """Return whether sbatch takes these options together."""
-    counted = "gpus-per-task" not in found or COUNTED & found.keys() or found.get("nodes", "-").isdecimal()
-    return not {"mem", "mem-per-cpu"} <= found.keys() and bool(counted)
+    counted = "gpus-per-task" not in results or COUNTED & results.keys() or results.get("nodes", "-").isdecimal()
+    return not {"mem", "mem-per-cpu"} <= results.keys() and bool(counted)
 
 
 CALLS = st.lists(OPTION, max_size=8).map(dict).filter(is_taken)
@@ -216,8 +216,8 @@ def test_jobspecs_become_calls(case: dict[str, Any]) -> None:
         with pytest.raises(JobspecError, match=case["refused"]):
             call_of(parse_jobspec(document))
         return
-    found = call_of(parse_jobspec(document))
-    assert found.argv() == case["argv"]
+    result = call_of(parse_jobspec(document))
+    assert result.argv() == case["argv"]
 
 
 # ── arrays, scripts, moments ──
@@ -226,9 +226,9 @@ def test_jobspecs_become_calls(case: dict[str, Any]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=4))
 def test_arrays_name_the_ids_that_are_written(parts: list[tuple[int, int, int]]) -> None:
-    wanted = sorted({one for low, more, step in parts for one in range(low, low + more + 1, step)})
+    requirements = sorted({one for low, more, step in parts for one in range(low, low + more + 1, step)})
     array = read_array(",".join(f"{low}-{low + more}:{step}" for low, more, step in parts) + "%4", "")
-    assert [index_at(array, k) for k in range(len(array.ids))] == list(array.ids) == wanted
+    assert [index_at(array, k) for k in range(len(array.ids))] == list(array.ids) == requirements
     assert array.at_once == 4
 
 
@@ -250,15 +250,15 @@ def test_local_moments_mind_daylight_saving(monkeypatch: pytest.MonkeyPatch) -> 
     time.tzset()
     try:
         winter = datetime(2027, 3, 27, 12)
-        wanted = {
+        requirements = {
             "2027-07-01T08:00": datetime(2027, 7, 1, 6, tzinfo=UTC),
             "tomorrow 08:00": datetime(2027, 3, 28, 6, tzinfo=UTC),  # the clocks have gone forward
             "2027-03-28T02:30": datetime(2027, 3, 28, 1, 30, tzinfo=UTC),  # which no clock shows
             "11:00": datetime(2027, 3, 28, 9, tzinfo=UTC),
             "now+1day": datetime(2027, 3, 28, 11, tzinfo=UTC),
         }
-        assert {text: moment(text, winter) for text in wanted} == {
-            text: at.timestamp() for text, at in wanted.items()
+        assert {text: moment(text, winter) for text in requirements} == {
+            text: at.timestamp() for text, at in requirements.items()
         }
         assert caller().now.tzinfo is None
         options = {

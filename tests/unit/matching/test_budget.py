@@ -70,10 +70,10 @@ def test_answers_depend_neither_on_names_nor_on_order(backend):
 
 
 def test_what_the_cheap_ones_leave_is_shared_by_the_undecided():
-    given: dict[int, list[float]] = {}
+    options: dict[int, list[float]] = {}
 
     def ask(place, meter):
-        given.setdefault(place, []).append(meter.left)
+        options.setdefault(place, []).append(meter.left)
         if place:
             meter.left -= 10
             return Verdict("cheap", True)
@@ -81,7 +81,7 @@ def test_what_the_cheap_ones_leave_is_shared_by_the_undecided():
         return Verdict("dear", None)
 
     Budget(cluster_steps=100, query_steps=1_000).decide(range(5), ask)
-    assert given == {0: [100, 860], 1: [100], 2: [100], 3: [100], 4: [100]}
+    assert options == {0: [100, 860], 1: [100], 2: [100], 3: [100], 4: [100]}
 
 
 def test_shares_of_time_are_equal_and_end_with_the_query():
@@ -238,10 +238,10 @@ def register(api, name, cores):
 
 def test_submit_says_undecided_and_names_the_clusters(hasty):
     tokens = [register(hasty, name, HARD_CORES).token for name in ("oak", "elm")]
-    told = hasty.problem(422, "undecided", "POST", "/v1/jobs", {"jobspec": JOB}, *tokens)
-    assert "2 undecided after 0.4 s (elm, oak)" in told["detail"]
-    assert "limits.match_seconds" in told["detail"]
-    assert ([one["cluster"] for one in told["undecided"]], told["refusals"]) == (["elm", "oak"], [])
+    reported = hasty.problem(422, "undecided", "POST", "/v1/jobs", {"jobspec": JOB}, *tokens)
+    assert "2 undecided after 0.4 s (elm, oak)" in reported["detail"]
+    assert "limits.match_seconds" in reported["detail"]
+    assert ([one["cluster"] for one in reported["undecided"]], reported["refusals"]) == (["elm", "oak"], [])
     answer = hasty.good("POST", "/v1/match", {"jobspec": JOB}, *tokens)
     assert [one["reason"] for one in answer["undecided"]] == ["undecided", "undecided"]
     metrics = hasty.call("GET", "/metrics", None, ADMIN).get_data(as_text=True)

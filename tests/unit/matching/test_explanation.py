@@ -107,9 +107,9 @@ def test_where_the_time_ends_not_all_is_explained_and_that_is_said():
     clock = iter(count())
     short = Budget(lambda: next(clock), query=1_000)  # every look at the clock is a second
     answer = shown_explained(job, [made], rainbow.match(job, [made]), backends.get("index"), short)
-    found = answer["refusals"][0]["explanation"]
-    assert found["complete"] is False
-    assert 0 < len(found["tree"]) < 200
+    result = answer["refusals"][0]["explanation"]
+    assert result["complete"] is False
+    assert 0 < len(result["tree"]) < 200
     console = Console(width=100, file=io.StringIO())
     draw_explained(console, answer)
     assert "not all explained" in console.file.getvalue()

@@ -35,12 +35,12 @@ def agree(case):
     shape, hung, request = case
     cluster = strategies.cluster(shape, hung)
     index = IndexBackend()
-    plain, found, again = (
+    plain, result, again = (
         NetworkxBackend().match(request, cluster),
         index.match(request, cluster),
         index.match(request, cluster),
     )
-    assert found == plain
+    assert result == plain
     assert again == plain
 
 
@@ -75,12 +75,12 @@ def test_tally_counts_what_the_bound_counts_by_walking(shape, hung, forest):
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=5), st.integers(1, 6))
 @settings(deadline=None)
 def test_successive_is_taking_the_first_that_have_some_left_one_by_one(runs, units):
-    left = [capacity for capacity, many in runs for _ in range(many) if capacity]
+    remaining = [capacity for capacity, many in runs for _ in range(many) if capacity]
     copies = 0
-    while len(left) >= units:
+    while len(remaining) >= units:
         copies += 1
-        left = [capacity - (place < units) for place, capacity in enumerate(left)]
-        left = [capacity for capacity in left if capacity]
+        remaining = [capacity - (place < units) for place, capacity in enumerate(remaining)]
+        remaining = [capacity for capacity in remaining if capacity]
     assert successive(runs, units) == copies
 
 
@@ -182,8 +182,8 @@ def test_a_list_with_some_other_clusters_is_answered_as_one_by_one(drawn, change
     for at, *other in [(0, *drawn[0]), *changes]:
         clusters = clusters.with_others({at: strategies.cluster(*other, name=f"c{at:02}")})
         for request in chance.sample(requests, chance.randint(1, len(requests))):
-            found = index.match_all(request, clusters)
-            assert [one.matched for one in found] == [alone.match(request, each).matched for each in clusters]
+            verdicts = index.match_all(request, clusters)
+            assert [one.matched for one in verdicts] == [alone.match(request, each).matched for each in clusters]
 
 
 def test_a_cluster_appended_to_the_list_is_asked_too():
@@ -203,8 +203,8 @@ def test_candidates_without_some_are_the_others_in_order():
     clusters = [strategies.cluster([("node", [f"core:{k + 1}"])], name=f"c{k}") for k in range(20)]
     verdicts = rainbow.match(Request(((Resource("core"),),), ()), clusters)
     known = candidates_of(verdicts)
-    left = candidates_without(verdicts, {known[3].cluster, known[0].cluster, "nobody"})
-    assert list(left) == [known[at] for at in range(20) if at not in (0, 3)] == list(candidates_of(left))
+    remaining = candidates_without(verdicts, {known[3].cluster, known[0].cluster, "nobody"})
+    assert list(remaining) == [known[at] for at in range(20) if at not in (0, 3)] == list(candidates_of(remaining))
     assert candidates_without(list(verdicts), {known[0].cluster}) == list(known[1:])
 
 

@@ -103,10 +103,10 @@ def test_take_holds_no_more_than_the_cluster_has(shape, request):
 @settings(deadline=None, max_examples=examples(300))
 def test_copies_in_closed_form_are_those_of_taking_one_by_one(shape, resource):
     laid_out = layout(rainbow.read_cluster(document(shape), name="c"))
-    found = search((resource,), laid_out, Trail(laid_out))
-    if isinstance(found, tuple):
+    result = search((resource,), laid_out, Trail(laid_out))
+    if isinstance(result, tuple):
         closed = counted((resource,), laid_out, Trail(laid_out))
-        copies, exact = taken_copies((resource,), laid_out, Trail(laid_out), found[1])
+        copies, exact = taken_copies((resource,), laid_out, Trail(laid_out), result[1])
         assert exact
         assert closed in (None, copies)
 

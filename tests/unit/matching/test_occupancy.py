@@ -66,45 +66,45 @@ steps = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, ma
 
 def play(occupancy, requests, moves):
     """Take, release, close and open workers, and try; tell what was taken. After each move all is in order."""
-    told, live, names = [], {}, occupancy.workers.names
+    answers, live, names = [], {}, occupancy.workers.names
     for what, which in moves:
         request, among = requests[which % len(requests)], None
         if what == 3 and live:
             number = sorted(live)[which % len(live)]
             occupancy.release(number)
-            told.append(("released", live.pop(number).number))
+            answers.append(("released", live.pop(number).number))
         elif what == 4 and names:
             name = names[which % len(names)]
             (occupancy.open if which % 2 else occupancy.close)(name)
         elif what == 5:
             before = list(occupancy.states), dict(occupancy.held)
-            told.append([holding and holding.take for holding in tried(occupancy, requests, which)])
+            answers.append([holding and holding.take for holding in tried(occupancy, requests, which)])
             assert all(was is now for was, now in zip(before[0], occupancy.states, strict=True))
             assert before[1] == occupancy.held
         else:
             among = names[which % len(names) :] if what == 6 and names else None
             holding = occupancy.take(request, among)
-            told.append(holding and (len(live), holding.take))
+            answers.append(holding and (len(live), holding.take))
             live |= {holding.number: holding} if holding else {}
         check_nothing_twice(occupancy, live)
         check_amounts(occupancy, live)
     check_rebuilt(occupancy, live)
-    return told
+    return answers
 
 
 def tried(occupancy, requests, which):
     """Take, give back and let amounts float, and undo all of it."""
     occupancy.begin()
-    found = [occupancy.take(request) for request in requests]
+    results = [occupancy.take(request) for request in requests]
     mark = occupancy.mark()
-    for holding in filter(None, found[: which % 3]):
+    for holding in filter(None, results[: which % 3]):
         occupancy.release(holding.number)
     for name in occupancy.workers.names[:2] if occupancy.is_located else ():
         occupancy.hold_amounts(name, {type_: n // 2 for type_, n in occupancy.free(name).items()}, floating=True)
     again = [occupancy.take(request) for request in requests]
     occupancy.undo(mark)
     occupancy.end()
-    return [*found, *again]
+    return [*results, *again]
 
 
 def check_nothing_twice(occupancy, live):
@@ -121,12 +121,12 @@ def check_nothing_twice(occupancy, live):
 def check_amounts(occupancy, live):
     """What is free of a worker is what it has, less what jobs hold."""
     if occupancy.is_located:
-        left = {name: Counter(amounts) for name, amounts in worker_capacity(occupancy.cluster).items()}
+        remaining = {name: Counter(amounts) for name, amounts in worker_capacity(occupancy.cluster).items()}
         for holding in live.values():
             for _, held in holding.take.placed:
                 for name, amounts in held.items():
-                    left.get(name, Counter()).subtract(amounts)
-        assert {name: dict(occupancy.free(name)) for name in left} == {n: dict(a) for n, a in left.items()}
+                    remaining.get(name, Counter()).subtract(amounts)
+        assert {name: dict(occupancy.free(name)) for name in remaining} == {n: dict(a) for n, a in remaining.items()}
 
 
 def check_rebuilt(occupancy, live):
@@ -191,8 +191,8 @@ def test_take_on_some_free_workers_is_that_of_the_plain_search(case, chance):
     shape, hung, request = case
     built = strategies.cluster(shape, hung)
     free = [name for name in built.workers if chance.random() < 0.6]
-    found = {name: backends.get(name).take(request, built, free) for name in ("index", "networkx")}
-    assert found["index"] == found["networkx"]
+    results = {name: backends.get(name).take(request, built, free) for name in ("index", "networkx")}
+    assert results["index"] == results["networkx"]
 
 
 @given(strategies.shapes, strategies.hung)
@@ -221,8 +221,8 @@ def test_threads_that_ask_at_once_have_the_same_states(monkeypatch):
     both = threading.Barrier(2, timeout=10)
     made = Workers.__init__
 
-    def slowly(workers, asked):
-        made(workers, asked)
+    def slowly(workers, request):
+        made(workers, request)
         both.wait()  # the other thread has found none, too
 
     monkeypatch.setattr(Workers, "__init__", slowly)

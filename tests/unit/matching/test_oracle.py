@@ -74,19 +74,19 @@ def check_takes(cluster, request, verdict):
 
 def check_slots(take, request):
     """Every slot of the request is placed, by its label."""
-    wanted = {}
+    requirements = {}
 
     def count(r, times):
         times *= r.count.min
         if r.is_slot:
-            wanted[r.label] = wanted.get(r.label, 0) + times
+            requirements[r.label] = requirements.get(r.label, 0) + times
         for child in r.children:
             count(child, times)
 
     for resource in request.resources:
         count(resource, 1)
     placed = [label for label, _ in take.placed if label]
-    assert all(placed.count(label) <= times for label, times in wanted.items())
+    assert all(placed.count(label) <= times for label, times in requirements.items())
 
 
 def check_refusal(cluster, request, verdict):

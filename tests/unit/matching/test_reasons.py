@@ -14,9 +14,9 @@ HUNG = [{"at": "node0", "subsystem": "spack", "type": "package", "name": name} f
 def reason(made, **document):
     """Return the reason of a refusal, the same of every backend."""
     job = rainbow.parse_jobspec(document)
-    found = [rainbow.match(job, [made], backend=name)[0].reason for name in OWN_BACKENDS]
-    assert found[0] == found[1]
-    return found[0]
+    results = [rainbow.match(job, [made], backend=name)[0].reason for name in OWN_BACKENDS]
+    assert results[0] == results[1]
+    return results[0]
 
 
 def group(kind="core", **more):
@@ -26,24 +26,24 @@ def group(kind="core", **more):
 def test_a_node_that_has_each_part_and_not_all_of_them_is_told_so():
     made = cluster("cluster(node(core*4) node(core*2 gpu*1) node(core*2))")
     inside = [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]
-    found = reason(made, resources=group("node", **{"with": inside}))
-    assert found.text.endswith("no node has both 4 cores and 1 gpu; 1 has 4 cores, 1 has 1 gpu")
-    assert (found.subject, found.wanted, found.found) == ("node", 1, 0)
+    result = reason(made, resources=group("node", **{"with": inside}))
+    assert result.text.endswith("no node has both 4 cores and 1 gpu; 1 has 4 cores, 1 has 1 gpu")
+    assert (result.subject, result.wanted, result.found) == ("node", 1, 0)
 
 
 def test_memory_of_slots_in_one_node_is_summed():
     inside = [
         {"type": "slot", "replicas": 2, "with": [{"type": "core"}, {"type": "memory", "count": 20, "unit": "GiB"}]}
     ]
-    found = reason(cluster("cluster(node*4(core*4 memory:16GB))"), resources=group("node", **{"with": inside}))
-    assert found.text.endswith("requested 40 GiB memory per node, the largest node has 16 GB")
+    result = reason(cluster("cluster(node*4(core*4 memory:16GB))"), resources=group("node", **{"with": inside}))
+    assert result.text.endswith("requested 40 GiB memory per node, the largest node has 16 GB")
 
 
 def test_some_nodes_have_all_parts_and_fewer_than_wanted():
     made = cluster("cluster(node*2(core*4 gpu*1) node*3(core*4) node*4(gpu*1))")
     inside = [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]
-    found = reason(made, resources=group("node", count=3, **{"with": inside}))
-    assert found.text.endswith("only 2 have both 4 cores and 1 gpu; 5 have 4 cores, 6 have 1 gpu")
+    result = reason(made, resources=group("node", count=3, **{"with": inside}))
+    assert result.text.endswith("only 2 have both 4 cores and 1 gpu; 5 have 4 cores, 6 have 1 gpu")
 
 
 PAIR = [{"type": "core"}, {"type": "memory", "count": 10, "unit": "GB"}]
@@ -83,15 +83,15 @@ def test_several_things_of_a_slot_are_counted_where_the_slot_is(shape, asked, sa
 @pytest.mark.parametrize(("asked", "nearest"), [("gc", "gcc"), ("cmak", "cmake"), ("zlb", "zlib")])
 def test_the_nearest_package_is_the_nearest_in_spelling(asked, nearest):
     need = [{"name": "spack", "field": "name", "match": asked}]
-    found = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources=group(requires=need))
-    assert found.text.endswith(f"{nearest}: name is {nearest}, requested {asked}")
+    result = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources=group(requires=need))
+    assert result.text.endswith(f"{nearest}: name is {nearest}, requested {asked}")
 
 
 def test_the_property_that_no_node_has_is_named():
     made = cluster("cluster(node*3(core*4))", properties={"node0": ["a100", "fast"], "node1": ["fast"]})
     system = {"system": {"constraints": {"properties": ["fast", "a1000"]}}}
-    found = reason(made, resources=group(), attributes=system)
-    assert found.text == "0 of 3 nodes satisfy the constraint; 0 have property a1000; did you mean a100?"
+    result = reason(made, resources=group(), attributes=system)
+    assert result.text == "0 of 3 nodes satisfy the constraint; 0 have property a1000; did you mean a100?"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_the_property_that_no_node_has_is_named():
 )
 def test_the_part_of_a_constraint_that_fails_is_named(constraint, said):
     made = cluster("cluster(node*2(core*4))", properties={"node0": ["fast"], "node1": ["fast"]})
-    found = reason(made, resources=group(), attributes={"system": {"constraints": constraint}})
-    assert found.text == f"0 of 2 nodes satisfy the constraint; {said}"
+    result = reason(made, resources=group(), attributes={"system": {"constraints": constraint}})
+    assert result.text == f"0 of 2 nodes satisfy the constraint; {said}"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_the_part_of_a_constraint_that_fails_is_named(constraint, said):
     ],
 )
 def test_a_misspelled_type_or_subsystem_is_answered_with_the_one_meant(asked, hint):
-    found = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources={"work": asked})
-    assert found.text.endswith(hint)
+    result = reason(cluster("cluster(node*2(core*4))", hung=HUNG), resources={"work": asked})
+    assert result.text.endswith(hint)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_misspelled_type_or_subsystem_is_answered_with_the_one_meant(asked, hi
 )
 def test_an_amount_in_a_unit_that_cannot_be_compared_says_so(shape, unit, said):
     inside = [{"type": "memory", "count": 4, "unit": unit}]
-    found = reason(cluster(f"cluster(node*2(core*4 {shape}))"), resources=group("node", **{"with": inside}))
-    assert found.text == said
+    result = reason(cluster(f"cluster(node*2(core*4 {shape}))"), resources=group("node", **{"with": inside}))
+    assert result.text == said
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_an_amount_in_a_unit_that_cannot_be_compared_says_so(shape, unit, said):
 def test_an_amount_is_not_rounded_to_nothing(count, unit, said):
     made = cluster("cluster(node*2(core*4 memory:32GB))")
     inside = [{"type": "memory", "count": count, "unit": unit}]
-    asked = {"resources": group("node", count=2, **{"with": inside})}
+    request = {"resources": group("node", count=2, **{"with": inside})}
     if said is None:
-        assert rainbow.match(rainbow.parse_jobspec(asked), [made])[0].matched
+        assert rainbow.match(rainbow.parse_jobspec(request), [made])[0].matched
     else:
-        assert reason(made, **asked).text == said
-        (edit,) = rainbow.matching.smallest_change(made, rainbow.parse_jobspec(asked), backends.get("index")).edits
+        assert reason(made, **request).text == said
+        (edit,) = rainbow.matching.smallest_change(made, rainbow.parse_jobspec(request), backends.get("index")).edits
         most = {"EiB": "29 GiB", "MB": "32000 MB"}.get(unit, "32 GB")
         assert edit.text.startswith(f"memory ≤ {most}")
 
@@ -169,8 +169,8 @@ def test_an_amount_is_not_rounded_to_nothing(count, unit, said):
 def test_the_largest_node_is_shown_in_a_unit_that_says_how_large_it_is(count, unit, largest):
     made = cluster("cluster(node*40(core*4 memory:32GB))" if count == 1 else "cluster(node*9(memory:32GB))")
     inside = [{"type": "memory", "count": count, "unit": unit}]
-    found = reason(made, resources=group("node", **{"with": inside}))
-    assert found.text.endswith((f"the largest node has {largest}", "the cluster has 288 GB"))
+    result = reason(made, resources=group("node", **{"with": inside}))
+    assert result.text.endswith((f"the largest node has {largest}", "the cluster has 288 GB"))
 
 
 @pytest.mark.parametrize(("low", "high"), [("13", "12"), ("1.3", "1.2.9"), ("2.0", "2.0-rc1")])
@@ -188,8 +188,8 @@ def test_a_range_whose_max_names_fewer_numbers_is_read():
 
 def test_a_need_of_vertices_of_several_units_does_not_call_them_units():
     needs = [{"name": "spack", "field": "name", "match": "gcc"}]
-    found = reason(cluster("cluster(node*2(core:16))"), resources=group("core", requires=needs))
-    assert found.text.startswith("0 of 2 vertices of type core meet the spack requirements")
+    result = reason(cluster("cluster(node*2(core:16))"), resources=group("core", requires=needs))
+    assert result.text.startswith("0 of 2 vertices of type core meet the spack requirements")
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_ranks_with_equal_children_are_one_entry():
 
 def test_ids_are_those_of_the_vertices():
     cluster = nodes_of(cores=2, nodes=1, first=6)
-    found = resource_set(taken(cluster, {"a": {"type": "node"}}), cluster)
-    assert found["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "6-7"}}]
+    results = resource_set(taken(cluster, {"a": {"type": "node"}}), cluster)
+    assert results["execution"]["R_lite"] == [{"rank": "0", "children": {"core": "6-7"}}]
 
 
 def test_units_of_one_large_vertex_are_numbered_within_the_worker():

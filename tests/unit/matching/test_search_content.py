@@ -151,13 +151,13 @@ def groups_that_meet(number):
         lines.append(f"n{node} node")
         leaves = [rng.choice(["core", "core*2", "core*4", "gpu", "memory*4GB"]) for _ in range(rng.randint(1, 4))]
         lines.extend(f"n{node}/x{node}{k} {leaf}" for k, leaf in enumerate(leaves))
-    wanted = {
+    requirements = {
         label: slot_of(
             rng, [some(rng.choice(["core", "gpu"]), rng.choice([1, 1, 2, 3]), exclusive=rng.random() < 0.4)]
         )
         for label in "abc"[: rng.randint(2, 3)]
     }
-    return tree(*lines), groups(**wanted)
+    return tree(*lines), groups(**requirements)
 
 
 def slot_of(rng, inside):
@@ -207,8 +207,8 @@ def test_an_idset_s_range_ascends():
 
 def test_a_smallest_change_says_the_amount_that_a_vertex_has():
     cluster = tree("n0 node", "n0/m0 memory*1GB", "n0/m1 memory*1GB")
-    wanted = groups(a={"type": "memory", "count": 2_000_000_001, "unit": "B"})
-    change = smallest_change(cluster, wanted, backends.get("index"))
+    requirement = groups(a={"type": "memory", "count": 2_000_000_001, "unit": "B"})
+    change = smallest_change(cluster, requirement, backends.get("index"))
     assert change.text == "memory ≤ 2000000000 B"
     cluster = tree("n0 node", "n0/m0 memory*1GB", "n1 node", "n1/m1 memory*500MB")
     change = smallest_change(

@@ -105,12 +105,12 @@ def test_index_that_packs_at_once_answers_as_the_plain_search(
     request = asked(*slot_request(shapes).variants[0], *([wanted(*beside)] if beside else []))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solution, "EASY", 0)
-        found = rainbow.match(request, [cluster], "index")[0].matched
+        result = rainbow.match(request, [cluster], "index")[0].matched
         held = Occupancy(cluster).take(request)
-    assert found is rainbow.match(request, [cluster], "networkx")[0].matched
-    assert (held is not None) is found
+    assert result is rainbow.match(request, [cluster], "networkx")[0].matched
+    assert (held is not None) is result
     if not beside:
-        assert found is packs(shapes, nodes)
+        assert result is packs(shapes, nodes)
 
 
 # found hard: a search of 100,000 steps decides none of these

@@ -73,8 +73,8 @@ def test_start_reads_no_vertices_until_somebody_looks_at_them(restarted: Api) ->
 def test_subsystems_are_read_when_somebody_looks_at_them(restarted: Api) -> None:
     elm = restarted.service.catalogue["elm"].cluster
     needy = {"tasks": [{"command": ["a"], "resources": "w"}], "resources": {"w": {"type": "node", "requires": NEED}}}
-    [found] = rainbow.match(rainbow.parse_jobspec(needy), [elm])
-    assert (found.matched, found.fits, is_read(restarted.service, "elm")) == (True, 1, False)
+    [result] = rainbow.match(rainbow.parse_jobspec(needy), [elm])
+    assert (result.matched, result.fits, is_read(restarted.service, "elm")) == (True, 1, False)
     assert [*elm.subsystems["io"].graph] == ["io0"]
     assert elm.subsystems["io"].attached == {"n0": ("io0",)}
 
@@ -85,8 +85,8 @@ def test_summary_that_is_not_of_now_is_made_anew(api: Api, database: str, clock:
     with api.service.store.write() as connection:
         connection.execute(summaries.update().values(content=b"nonsense", **change))
     with open_service_at(database, clock).store.read() as connection:
-        found = connection.execute(sa.select(summaries)).one()
-    assert (found.revision, found.content == b"nonsense") == (1, False)
+        result = connection.execute(sa.select(summaries)).one()
+    assert (result.revision, result.content == b"nonsense") == (1, False)
     assert not is_read(open_service_at(database, clock), "oak")
 
 

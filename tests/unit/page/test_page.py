@@ -81,12 +81,12 @@ def test_no_field_that_a_user_sets_becomes_markup_or_breaks_a_page(api: Api) -> 
     worker = quote(f"{text}0")
     extra = (f"/clusters/ash?worker={worker}", "/clusters/ash/drain?workers=n0&verb=drain", f"/match?job={job}")
     for path in [*every_page(api, "ash", job), *extra]:
-        told = browser.client.get(path).get_data(as_text=True)
-        if not told.startswith(("{", "[")) and path != "/login":
-            read(told)
-            assert "<script>alert" not in told, path
-            assert "<img src=x" not in told, path
-            assert max(map(len, re.findall(r"x{50,}", told)), default=0) <= 2_000, path
+        answer = browser.client.get(path).get_data(as_text=True)
+        if not answer.startswith(("{", "[")) and path != "/login":
+            read(answer)
+            assert "<script>alert" not in answer, path
+            assert "<img src=x" not in answer, path
+            assert max(map(len, re.findall(r"x{50,}", answer)), default=0) <= 2_000, path
     for fields in ({"jobspec": text}, {"jobspec": yaml.safe_dump(spec)}):
         read(browser.post("/match", **fields).get_data(as_text=True))
     read(browser.post("/try", config=text).get_data(as_text=True))
@@ -152,17 +152,17 @@ def test_figures_of_the_fleet_are_those_of_the_api(api: Api, oak: Cluster, clock
     submit(api, oak.token, 12)
     oak.take()
     clock.now += 600
-    told = api.good("GET", "/v1/summary", None, ADMIN)
+    answer = api.good("GET", "/v1/summary", None, ADMIN)
     text = "".join(read(Browser(api, ADMIN).get("/fleet")).text)
-    assert told["jobs"] == {"running": 0, "waiting": 12, "unplaced": 0}
-    assert (told["clusters"], told["workers"]["all"]) == (2, 7)
-    for figure in (told["clusters"], told["jobs"]["waiting"], told["jobs"]["running"]):
+    assert answer["jobs"] == {"running": 0, "waiting": 12, "unplaced": 0}
+    assert (answer["clusters"], answer["workers"]["all"]) == (2, 7)
+    for figure in (answer["clusters"], answer["jobs"]["waiting"], answer["jobs"]["running"]):
         assert str(figure) in text
-    [first] = [one for one in told["first"] if one["name"] == "oak"]
+    [first] = [one for one in answer["first"] if one["name"] == "oak"]
     assert first["oldest_job"]["job"] in Browser(api, ADMIN).get("/fleet")
     assert clean(first["why"]) in text
     counts = api.good("GET", "/v1/jobs:counts?by=state", None, ADMIN)["counts"]
-    assert counts["WAITING"] == told["jobs"]["waiting"]
+    assert counts["WAITING"] == answer["jobs"]["waiting"]
 
 
 def test_accounts_show_the_tree_with_shares_use_factors_and_budgets(api: Api, oak: Cluster) -> None:
@@ -180,10 +180,10 @@ def test_a_job_shows_the_clusters_that_match_and_why_others_do_not(api: Api, oak
     api.register("elm", grid(1, 1))
     [job] = submit(api, ADMIN)
     text = "".join(read(Browser(api, ADMIN).get(f"/jobs/{job}")).text)
-    told = api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)
-    for refusal in told["decision"]["refusals"]:
+    answer = api.good("GET", f"/v1/jobs/{job}/why", None, ADMIN)
+    for refusal in answer["decision"]["refusals"]:
         assert refusal["text"] in text
-    assert told["wait"]["text"] in text
+    assert answer["wait"]["text"] in text
     assert "verify" not in text
     assert "Can it ever run here?" in "".join(read(Browser(api, ADMIN).get(f"/jobs/{job}?verify")).text)
 
@@ -217,7 +217,7 @@ def test_reads_of_a_page_do_not_grow_with_clusters(api: Api) -> None:
     api.register("oak0", grid(1, 1))
     browser, counted = Browser(api, ADMIN), []
     statements: list[str] = []
-    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *answer: statements.append(answer[2]))
     for more in range(1, 3):
         browser.get("/fleet")
         statements.clear()
@@ -231,7 +231,7 @@ def test_reads_of_a_page_do_not_grow_with_clusters(api: Api) -> None:
 
 def test_reads_of_a_queue_do_not_grow_with_jobs(api: Api, oak: Cluster) -> None:
     browser, counted, statements = Browser(api, ADMIN), [], list[str]()
-    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *answer: statements.append(answer[2]))
     browser.get("/clusters/oak?tab=queue")  # who asks is remembered from now on
     for more in (1, 20):
         submit(api, oak.token, more)
@@ -248,12 +248,12 @@ def test_those_who_follow_share_one_answer_and_together_a_part_of_a_core(
         return browser.client.get("/fleet", headers={"X-Live": "1", "Accept-Encoding": "gzip"})
 
     first, second, other = Browser(api, ADMIN), Browser(api, ADMIN), Browser(api, oak.token)
-    told = follow(first)
-    assert (told.status_code, b'name="form" value=""' in gzip.decompress(told.data)) == (200, True)
+    answer = follow(first)
+    assert (answer.status_code, b'name="form" value=""' in gzip.decompress(answer.data)) == (200, True)
     api.service.state(Copies).busy = api.service.monotonic() + 100
-    assert follow(second).data == told.data
+    assert follow(second).data == answer.data
     submit(api, oak.token)
-    assert follow(second).data == told.data  # making it again and again would take too much
+    assert follow(second).data == answer.data  # making it again and again would take too much
     clock.now += 9
     api.service.state(Copies).busy += 9
     for browser in (second, other):
@@ -262,7 +262,7 @@ def test_those_who_follow_share_one_answer_and_together_a_part_of_a_core(
         assert int(later.headers["Retry-After"]) >= 1
     assert "jobs waiting" in second.get("/fleet")
     api.service.state(Copies).busy = 0
-    assert follow(second).data != told.data
+    assert follow(second).data != answer.data
 
 
 def test_the_page_can_be_turned_off(api: Api) -> None:
@@ -287,11 +287,11 @@ attributes: {system: {duration: 60}}
 def test_where_would_it_run_says_why_not_and_makes_no_job(api: Api, oak: Cluster) -> None:
     browser = Browser(api, oak.token)
     text = browser.post("/match", jobspec=NOWHERE).get_data(as_text=True)
-    told = api.good("POST", "/v1/match", {"jobspec": NOWHERE, "explain": True}, oak.token)
+    answer = api.good("POST", "/v1/match", {"jobspec": NOWHERE, "explain": True}, oak.token)
     read(text)
     assert "0 of 1 clusters match" in text
-    assert told["refusals"][0]["text"] in text
-    assert told["refusals"][0]["explanation"]["change"]["text"] in text
+    assert answer["refusals"][0]["text"] in text
+    assert answer["refusals"][0]["explanation"]["change"]["text"] in text
     wrong = browser.post("/match", jobspec="version: 1\nresources: [\n")
     assert wrong.status_code == 422
     assert "line " in wrong.get_data(as_text=True)
@@ -343,8 +343,8 @@ def test_a_worker_is_drained_after_a_preview(api: Api, oak: Cluster) -> None:
     other.get("/clusters/oak/drain?workers=n0", 403)
     looks.get("/clusters/oak/drain?workers=n9", 404)
     assert acts.post("/ui/clusters/oak/drain", workers="n0").status_code == 303
-    told = api.good("GET", "/v1/clusters/oak/workers/n0", None, oak.secret)
-    assert told["state"] == "DRAINING"
+    answer = api.good("GET", "/v1/clusters/oak/workers/n0", None, oak.secret)
+    assert answer["state"] == "DRAINING"
     assert "DRAINING" in acts.get("/clusters/oak?worker=n0")
     assert acts.post("/ui/clusters/oak/reinstate", workers="n0").status_code == 303
     assert acts.post("/ui/clusters/oak/drain").status_code == 303
@@ -370,10 +370,10 @@ def test_bars_are_what_ran_and_runs_in_the_window(api: Api, oak: Cluster, clock:
     first, *_ = oak.take()
     clock.now += 100
     oak.end(first)
-    told = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now - 3600}&to={clock.now + 1}", None, oak.token)
-    assert sorted(told["kind"]) == [0, 2]
-    assert told["users"] == ["zoe"]
-    assert [end - start for start, end in zip(told["start"], told["end"], strict=True) if end] == [100]
+    answer = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now - 3600}&to={clock.now + 1}", None, oak.token)
+    assert sorted(answer["kind"]) == [0, 2]
+    assert answer["users"] == ["zoe"]
+    assert [end - start for start, end in zip(answer["start"], answer["end"], strict=True) if end] == [100]
     assert "zoe" in Browser(api, oak.token).get("/clusters/oak/bars?hours=1")
     later = api.good("GET", f"/v1/clusters/oak/bars?from={clock.now + 50}&to={clock.now + 90}", None, oak.token)
     assert later["kind"] == [2]
@@ -397,8 +397,8 @@ def test_an_agent_that_closed_its_connection_is_named_until_it_is_heard_of(api: 
     number = heartbeats.begin_wait(entry.id, "a")
     heartbeats.end_wait(entry.id, "a", number)
     assert named() == []  # it may come again at once
-    told = ["agent a closed the connection 12 s ago; the workers are lost in 38 s unless it comes back"]
-    assert leave(number) == told
+    answers = ["agent a closed the connection 12 s ago; the workers are lost in 38 s unless it comes back"]
+    assert leave(number) == answers
     oak.say("heartbeat")
     assert named() == []
     first, second = (heartbeats.begin_wait(entry.id, "a") for _ in range(2))

@@ -55,14 +55,14 @@ def test_series_are_what_the_summary_said_at_each_time(api: Api, oak: Cluster, c
     note(api, clock)
     clock.now += 3 * EVERY  # nothing was noted: the server was away
     note(api, clock)
-    told = api.good("GET", "/v1/series", None, ADMIN)
-    assert told["waiting"] == [0, 4, 4 - len(offers), None, None, None, 4 - len(offers)]
-    assert told["running"] == [0, 0, len(offers), None, None, None, len(offers)]
-    assert told["started"] == [0, 0, len(offers), None, None, None, 0]
+    answer = api.good("GET", "/v1/series", None, ADMIN)
+    assert answer["waiting"] == [0, 4, 4 - len(offers), None, None, None, 4 - len(offers)]
+    assert answer["running"] == [0, 0, len(offers), None, None, None, len(offers)]
+    assert answer["started"] == [0, 0, len(offers), None, None, None, 0]
     [oaks, elms] = [api.good("GET", f"/v1/series?cluster={name}", None, ADMIN) for name in ("oak", "elm")]
     for key in FIGURES:
-        assert [b if b is None else a - b for a, b in zip(told[key], elms[key], strict=True)] == oaks[key]
-    assert (told["every"], told["cluster"], oaks["cluster"]) == (EVERY, None, "oak")
+        assert [b if b is None else a - b for a, b in zip(answer[key], elms[key], strict=True)] == oaks[key]
+    assert (answer["every"], answer["cluster"], oaks["cluster"]) == (EVERY, None, "oak")
     note(api, clock, POINTS * EVERY)
     assert api.good("GET", "/v1/series", None, ADMIN)["waiting"] == [4 - len(offers)]
 
@@ -93,16 +93,16 @@ values = st.lists(st.none() | st.integers(0, 10**6), max_size=POINTS)
 
 @given(values)
 def test_a_line_for_each_stretch_that_is_known_inside_its_box(drawn: Sequence[int | None]) -> None:
-    found = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines(drawn, 160, 28)]
-    places = [x for line in found for x, _ in line]
+    results = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines(drawn, 160, 28)]
+    places = [x for line in results for x, _ in line]
     assert places == sorted(places)
-    assert all(0 <= x <= 160.5 and 1.9 <= y <= 26.1 for line in found for x, y in line)
-    assert sum(map(len, found)) <= 120
+    assert all(0 <= x <= 160.5 and 1.9 <= y <= 26.1 for line in results for x, y in line)
+    assert sum(map(len, results)) <= 120
     if len(drawn) <= 120:
         known = "".join(" " if one is None else "x" for one in drawn).split()
-        assert [len(line) for line in found] == list(map(len, known))
+        assert [len(line) for line in results] == list(map(len, known))
     if any(drawn):
-        assert min(y for line in found for _, y in line) == pytest.approx(2)
+        assert min(y for line in results for _, y in line) == pytest.approx(2)
 
 
 def test_series_of_1000_clusters_are_read_in_20_ms_and_take_12_mb(api: Api) -> None:
@@ -136,25 +136,25 @@ def test_news_since_a_version_is_of_the_topics_whose_own_version_has_grown(told:
 
 
 def test_one_of_those_who_follow_makes_the_answer_and_the_others_come_again(api: Api, oak: Cluster) -> None:
-    looking, going, found = threading.Event(), threading.Event(), list[int]()
+    looking, going, result = threading.Event(), threading.Event(), list[int]()
 
-    def slow(*given: Any) -> Any:
+    def slow(*options: Any) -> Any:
         looking.set()
         assert going.wait(10)
-        return summary(*given)
+        return summary(*options)
 
     def follow() -> int:
         return int(Browser(api, ADMIN).client.get("/fleet", headers=FOLLOWS).status_code)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fleet, "summary", slow)
-        first = threading.Thread(target=lambda: found.append(follow()))
+        first = threading.Thread(target=lambda: result.append(follow()))
         first.start()
         assert looking.wait(10)
         assert follow() == 204
         going.set()
         first.join(10)
-    assert (found, follow()) == ([200], 200)
+    assert (result, follow()) == ([200], 200)
 
 
 # ── times that are over ──
@@ -206,17 +206,17 @@ def test_the_api_the_page_and_the_command_compare_alike(api: Api, oak: Cluster) 
     submit(api, ADMIN, 21)
     jobs = [job["id"] for job in api.good("GET", "/v1/jobs", None, ADMIN)["jobs"]]
     before = api.good("GET", "/v1/decisions", None, ADMIN)
-    told = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 20}, ADMIN)
-    assert told["decisions"] == 20
-    assert {one["id"] for one in told["moved"]} <= set(jobs[:20])
-    assert {one["new"] for one in told["moved"]} == {"oak"}
-    assert told["gained"] == {"oak": len(told["moved"]), "elm": -len(told["moved"])}
-    assert {one["step"] for one in told["moved"]} == {"select first"}
-    assert (told["cut"], told["refused"]) == (False, 0)
-    assert "most expensive cluster" in told["warnings"][0]
+    answer = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 20}, ADMIN)
+    assert answer["decisions"] == 20
+    assert {one["id"] for one in answer["moved"]} <= set(jobs[:20])
+    assert {one["new"] for one in answer["moved"]} == {"oak"}
+    assert answer["gained"] == {"oak": len(answer["moved"]), "elm": -len(answer["moved"])}
+    assert {one["step"] for one in answer["moved"]} == {"select first"}
+    assert (answer["cut"], answer["refused"]) == (False, 0)
+    assert "most expensive cluster" in answer["warnings"][0]
     page = Browser(api, ADMIN).post("/try", config=RULES, limit="20").get_data(as_text=True)
-    assert f"20 decided again: {len(told['moved'])} elsewhere" in "".join(read(page).text)
-    assert all(f"/jobs/{one['id']}" in page for one in told["moved"])
+    assert f"20 decided again: {len(answer['moved'])} elsewhere" in "".join(read(page).text)
+    assert all(f"/jobs/{one['id']}" in page for one in answer["moved"])
     assert api.good("GET", "/v1/decisions", None, ADMIN) == before
 
 
@@ -243,10 +243,10 @@ def test_what_cannot_be_compared_is_refused_with_its_place(api: Api, verb: str, 
 
 
 def test_comparisons_need_the_admin_and_checks_somebody_who_sets(api: Api, oak: Cluster) -> None:
-    asked = {"diff": {"config": RULES}, "check": {"policy": "load_based", "settings": {}}}
+    request = {"diff": {"config": RULES}, "check": {"policy": "load_based", "settings": {}}}
     codes = {
         (verb, token): api.call("POST", f"/v1/policy:{verb}", body, token).status_code
-        for verb, body in asked.items()
+        for verb, body in request.items()
         for token in (ADMIN, oak.secret, oak.token, "")
     }
     assert [codes["diff", token] for token in (ADMIN, oak.secret, oak.token, "")] == [200, 403, 403, 401]
@@ -254,14 +254,14 @@ def test_comparisons_need_the_admin_and_checks_somebody_who_sets(api: Api, oak: 
 
 
 def test_a_check_returns_what_would_hold(api: Api) -> None:
-    told = api.good("POST", "/v1/policy:check", {"config": RULES}, ADMIN)
-    assert told["selector"]["name"] == "constraint"
-    told = api.good(
+    answer = api.good("POST", "/v1/policy:check", {"config": RULES}, ADMIN)
+    assert answer["selector"]["name"] == "constraint"
+    answer = api.good(
         "POST", "/v1/policy:check", {"policy": "load_based", "settings": {"classes": {"default": 1}}}, ADMIN
     )
-    assert "default" in told["settings"]["classes"]
-    told = api.good("POST", "/v1/policy:check", {"config": "scheduler: {nothing: 1}"}, ADMIN)
-    assert told["warnings"]
+    assert "default" in answer["settings"]["classes"]
+    answer = api.good("POST", "/v1/policy:check", {"config": "scheduler: {nothing: 1}"}, ADMIN)
+    assert answer["warnings"]
 
 
 def test_500_decisions_are_compared_in_2_s_and_one_at_a_time(api: Api, oak: Cluster) -> None:
@@ -273,11 +273,11 @@ def test_500_decisions_are_compared_in_2_s_and_one_at_a_time(api: Api, oak: Clus
         jobs = [{"jobspec": spec} for _ in range(100)]
         api.good("POST", "/v1/jobs:batch", {"jobs": jobs}, ADMIN)
     begun = time.thread_time()
-    told = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 500}, ADMIN)
-    assert (told["decisions"], told["cut"]) == (500, False)
+    reported = api.good("POST", "/v1/policy:diff", {"config": RULES, "limit": 500}, ADMIN)
+    assert (reported["decisions"], reported["cut"]) == (500, False)
     assert time.thread_time() - begun < 2
     page = Browser(api, ADMIN).post("/try", config=RULES, limit="500").get_data(as_text=True)
-    assert f"500 decided again: {len(told['moved'])} elsewhere" in page
+    assert f"500 decided again: {len(reported['moved'])} elsewhere" in page
     with api.service.state(ComparisonTurn).lock:
         answer = api.call("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "2")
@@ -287,8 +287,8 @@ def test_a_comparison_ends_after_its_seconds_and_says_so(api: Api, oak: Cluster)
     submit(api, oak.token, 3)
     seconds = iter([0.0, 0.1, 5.0, 5.0, 5.0])
     api.service.monotonic = lambda: next(seconds)
-    told = api.good("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
-    assert (told["decisions"], told["cut"]) == (1, True)
+    answer = api.good("POST", "/v1/policy:diff", {"config": RULES}, ADMIN)
+    assert (answer["decisions"], answer["cut"]) == (1, True)
 
 
 @pytest.mark.parametrize("hostile", [*HOSTILE, "</textarea><script>alert(1)</script>", "\x00", "&amp;lt;"])
@@ -300,8 +300,8 @@ def test_hostile_rules_and_names_change_no_page(api: Api, oak: Cluster, clock: C
     texts = [browser.get(path) for path in ("/fleet", "/clusters/oak", "/clusters/oak?tab=queue")]
     for config in (hostile, json.dumps({"scheduler": {hostile: 1}}), RULES.replace("cost", json.dumps(hostile))):
         texts.append(browser.post("/try", config=config, limit=hostile).get_data(as_text=True))
-        told = api.call("POST", "/v1/policy:diff", {"config": config}, ADMIN)
-        assert (told.mimetype.endswith("json"), told.status_code in (200, 422)) == (True, True), told.json
+        answer = api.call("POST", "/v1/policy:diff", {"config": config}, ADMIN)
+        assert (answer.mimetype.endswith("json"), answer.status_code in (200, 422)) == (True, True), answer.json
     for text in texts:
         read(text)
         text = re.sub(r"<textarea.*?</textarea>", "", text, flags=re.S)  # what one sent comes back as it was

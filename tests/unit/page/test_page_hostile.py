@@ -69,7 +69,7 @@ def put(body: Any, place: tuple[str, ...], text: str) -> Any:
 
 def bodies(oak: Cluster) -> dict[str, Callable[[], Any]]:
     """What each operation is sent where nothing is hostile."""
-    asked = {"jobspec": jobspec(), "clusters": [{"name": "oak"}]}
+    request = {"jobspec": jobspec(), "clusters": [{"name": "oak"}]}
 
     def ended() -> dict[str, Any]:
         submit(oak.api, oak.token)
@@ -103,18 +103,18 @@ def bodies(oak: Cluster) -> dict[str, Callable[[], Any]]:
         "post /v1/policy:check": dict,
         "post /v1/policy:diff": lambda: {"config": ""},
         "post /v1/tokens": lambda: {"clusters": ["oak"]},
-        **dict.fromkeys(("post /v1/eta", "post /v1/jobs", "post /v1/jobs:bid", "post /v1/match"), lambda: asked),
+        **dict.fromkeys(("post /v1/eta", "post /v1/jobs", "post /v1/jobs:bid", "post /v1/match"), lambda: request),
     }
 
 
 def fields(api: Api) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield every operation and place of its body that takes any text."""
-    told = api.good("GET", "/openapi.json")
-    for path, operations in told["paths"].items():
+    answer = api.good("GET", "/openapi.json")
+    for path, operations in answer["paths"].items():
         for method, operation in operations.items():
             content = operation.get("requestBody", {}).get("content", {}) if method != "parameters" else {}
             if "application/json" in content:
-                places = texts(content["application/json"]["schema"], told["components"]["schemas"])
+                places = texts(content["application/json"]["schema"], answer["components"]["schemas"])
                 for place in dict.fromkeys(places):
                     yield f"{method} {path}", tuple("note" if key == "*" else key for key in place)
                     if "*" in place:
@@ -129,7 +129,7 @@ def oak(api: Api) -> Cluster:
 @pytest.fixture
 def taken(api: Api, oak: Cluster) -> set[str]:
     """Send markup in each field; return where it was taken."""
-    sent, found = bodies(oak), set()
+    sent, results = bodies(oak), set()
     for number, (operation, place) in enumerate(fields(api)):
         method, path = operation.split()
         name = f"{operation} /{'/'.join(place)}"
@@ -140,8 +140,8 @@ def taken(api: Api, oak: Cluster) -> set[str]:
         )
         assert answer.status_code < 500, (name, answer.get_data(as_text=True))
         if answer.status_code < 300:
-            found.add(name)
-    return found
+            results.add(name)
+    return results
 
 
 SHOWN = {  # some that are taken: otherwise nothing would be shown
@@ -160,9 +160,9 @@ def test_no_page_shows_a_text_of_the_api_as_markup(api: Api, oak: Cluster, taken
     assert taken >= SHOWN, SHOWN - taken
     jobs = [one["id"] for one in api.good("GET", "/v1/jobs?limit=100", None, ADMIN)["jobs"]]
     browser = Browser(api, ADMIN, acts=True)
-    asked = quote(hostile(1_000))
-    query = "&".join(f"{key}={asked}" for key in PAGE_QUERIES)
-    pages = [*every_page(api, "oak", jobs[0]), *(f"/jobs/{job}" for job in jobs), *every_page(api, asked, asked)]
+    request = quote(hostile(1_000))
+    query = "&".join(f"{key}={request}" for key in PAGE_QUERIES)
+    pages = [*every_page(api, "oak", jobs[0]), *(f"/jobs/{job}" for job in jobs), *every_page(api, request, request)]
     shown = 0
     for path in [
         *pages,

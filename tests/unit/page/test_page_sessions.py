@@ -34,13 +34,13 @@ def test_who_is_not_signed_in_is_sent_to_the_login_and_back(api: Api, oak: Clust
 
 
 def test_cookie_is_for_this_host_alone_and_no_script(api: Api) -> None:
-    told = Browser(api).sign_in(ADMIN).headers["Set-Cookie"]
-    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(told.split("; "))
+    answer = Browser(api).sign_in(ADMIN).headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(answer.split("; "))
     secure = api.app.test_client().post("/login", data={"tokens": ADMIN}, base_url="https://rainbow.example")
-    told = secure.headers["Set-Cookie"]
-    assert told.startswith("__Host-rainbow=")
-    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Secure"} <= set(told.split("; "))
-    assert "Domain" not in told
+    answer = secure.headers["Set-Cookie"]
+    assert answer.startswith("__Host-rainbow=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Secure"} <= set(answer.split("; "))
+    assert "Domain" not in answer
 
 
 def test_a_stranger_by_plain_http_cannot_sign_in(api: Api) -> None:
@@ -72,9 +72,9 @@ def test_a_login_begins_a_new_session_and_ends_the_one_before(api: Api) -> None:
 def test_store_keeps_neither_cookie_nor_token(api: Api, oak: Cluster) -> None:
     browser = Browser(api, oak.token)
     with api.service.store.read() as connection:
-        kept = str(connection.execute(sa.text("SELECT * FROM sessions")).all())
-    assert browser.cookie not in kept
-    assert oak.token not in kept
+        stored = str(connection.execute(sa.text("SELECT * FROM sessions")).all())
+    assert browser.cookie not in stored
+    assert oak.token not in stored
 
 
 def test_logout_ends_the_session_for_every_copy_of_its_cookie(api: Api) -> None:
@@ -113,8 +113,8 @@ def test_a_revoked_token_ends_in_every_session_at_once(api: Api, oak: Cluster) -
 
 
 def seen(api: Api, cookie: str) -> Any:
-    found = sessions.find(api.service, cookie)
-    return found and (found.acts, sorted(found.caller.visible or ()), found.caller.confined)
+    result = sessions.find(api.service, cookie)
+    return result and (result.acts, sorted(result.caller.visible or ()), result.caller.confined)
 
 
 DEEDS = ["find", "revoke", "rotate", "delete", "own", "all", "wait", "act", "logout"]
@@ -135,7 +135,7 @@ def test_what_is_remembered_of_sessions_is_what_the_store_says(steps: list[str])
         held = [one["token"] for one in minted]
         cookies = [sessions.begin(service, some).cookie for some in (held, held[:1], held[1:2], [ADMIN])]
         before = [seen(api, cookie) for cookie in cookies]
-        assert [len(told[1]) for told in before] == [2, 1, 1, 0]
+        assert [len(answers[1]) for answers in before] == [2, 1, 1, 0]
         for number, step in enumerate(steps):
             one = minted[number % 4]
             name = one["clusters"][0]
@@ -152,19 +152,19 @@ def test_what_is_remembered_of_sessions_is_what_the_store_says(steps: list[str])
                 clock.now += 9.0
             elif step == "logout":
                 sessions.end(service, cookies[number % 4])
-            elif step == "act" and (found := sessions.find(service, cookies[0])):
+            elif step == "act" and (result := sessions.find(service, cookies[0])):
                 with suppress(Unauthenticated):
-                    cookies[0] = sessions.act(service, found, held[0]).cookie
-            told = [seen(api, cookie) for cookie in cookies]
+                    cookies[0] = sessions.act(service, result, held[0]).cookie
+            answers = [seen(api, cookie) for cookie in cookies]
             service.state(sessions.Remembered).clear()
-            assert told == [seen(api, cookie) for cookie in cookies], steps[: number + 1]
+            assert answers == [seen(api, cookie) for cookie in cookies], steps[: number + 1]
 
 
 @pytest.mark.remembers
 def test_a_session_that_was_just_asked_for_is_not_read_again(api: Api, clock: Clock) -> None:
     browser, statements = Browser(api, ADMIN), list[str]()
     sessions.find(api.service, browser.cookie)
-    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
+    sa.event.listen(api.service.store.engine, "before_cursor_execute", lambda *answer: statements.append(answer[2]))
     sessions.find(api.service, browser.cookie)
     assert bool(statements) == api.service.store.many_processes
     clock.now += sessions.FOR
@@ -250,13 +250,13 @@ def test_leave_to_act_takes_a_token_of_the_session_and_ends_after_an_hour(
 def test_many_jobs_are_canceled_after_their_number_was_shown(api: Api, oak: Cluster) -> None:
     ids = submit(api, oak.token, 3)
     browser = Browser(api, oak.token, acts=True)
-    asked = browser.client.post("/ui/jobs", data={"form": browser.token(), "verb": "cancel", "job": ids}).get_data(
+    request = browser.client.post("/ui/jobs", data={"form": browser.token(), "verb": "cancel", "job": ids}).get_data(
         as_text=True
     )
-    assert "Cancel 3 jobs?" in asked
+    assert "Cancel 3 jobs?" in request
     assert api.good("GET", f"/v1/jobs/{ids[0]}", None, oak.token)["state"] == "WAITING"
     sure = {"form": browser.token(), "verb": "cancel", "job": [*ids, "0123"], "sure": "yes"}
-    told = browser.client.post("/ui/jobs", data=sure).get_data(as_text=True)
-    assert "3 of 4 jobs" in told
-    assert "not found" in told
+    answer = browser.client.post("/ui/jobs", data=sure).get_data(as_text=True)
+    assert "3 of 4 jobs" in answer
+    assert "not found" in answer
     assert api.good("GET", f"/v1/jobs/{ids[0]}", None, oak.token)["state"] == "CANCELED"

@@ -29,8 +29,8 @@ def test_every_scheme_at_every_state_of_the_other_job(scheme):
 
 def test_all_dependencies_must_be_met():
     stands = {"1": Target(S.COMPLETED, True), "2": Target(S.RUNNING, True)}
-    wanted = [Dependency("afterok", "1"), Dependency("afterok", "2"), Dependency("begin-time", "50.5")]
-    one = awaited(wanted, stands.get, 10.0)
+    requirements = [Dependency("afterok", "1"), Dependency("afterok", "2"), Dependency("begin-time", "50.5")]
+    one = awaited(requirements, stands.get, 10.0)
     assert (one.waits, one.jobs, one.until) == (("job 2 to complete",), ("2",), 50.5)
     assert awaited([Dependency("fluid", "x", "in", "user")], stands.get, 0.0).waits == ()
 
@@ -60,9 +60,9 @@ def test_job_waits_for_another_and_starts_when_it_has_completed(api, oak):
     first = submit(api, oak)
     second = submit(api, oak, ("afterok", first))
     (offer,) = oak.take()
-    told = why(api, oak, second)
-    assert (told["reason"], told["facts"]["jobs"]) == ("dependency", [first])
-    assert first in told["text"]
+    answer = why(api, oak, second)
+    assert (answer["reason"], answer["facts"]["jobs"]) == ("dependency", [first])
+    assert first in answer["text"]
     oak.end(offer)
     assert [new["job"] for new in oak.take()] == [second]
     assert why(api, oak, second)["reason"] == "not-started"  # its agent has it
@@ -95,8 +95,8 @@ def test_canceled_job_ends_what_waits_for_its_start(api, oak):
 def test_job_with_a_begin_time_waits_for_it(api, oak, clock):
     job = submit(api, oak, ("begin-time", str(clock.now + 30)))
     assert oak.take() == []
-    told = why(api, oak, job)
-    assert (told["reason"], told["facts"]["until"]) == ("begin-time", rfc3339(clock.now + 30))
+    answer = why(api, oak, job)
+    assert (answer["reason"], answer["facts"]["until"]) == ("begin-time", rfc3339(clock.now + 30))
     clock.now += 30
     assert [new["job"] for new in oak.take()] == [job]
 
@@ -117,16 +117,16 @@ def test_job_waits_for_one_of_another_cluster(api, oak):
 @pytest.mark.parametrize("value", ["nobody", "0", "\u0000", "x" * 999])
 def test_unknown_job_is_refused(api, oak, value):
     spec = jobspec(dependencies=[{"scheme": "after", "value": value}])
-    told = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, oak.token)
-    assert told["pointer"] == "/attributes/system/dependencies/0/value"
+    answer = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, oak.token)
+    assert answer["pointer"] == "/attributes/system/dependencies/0/value"
 
 
 def test_job_of_somebody_else_does_not_exist(api, oak):
     elm = api.register("elm", grid(1, 1))
     first = submit(api, oak)
     spec = jobspec(dependencies=[{"scheme": "after", "value": first}])
-    told = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, elm.token)
-    assert told["detail"].startswith(f"job {first} not found")
+    answer = api.problem(422, "jobspec-invalid", "POST", "/v1/jobs", {"jobspec": spec}, elm.token)
+    assert answer["detail"].startswith(f"job {first} not found")
 
 
 def test_time_that_no_calendar_has_is_only_far_away(api, oak):

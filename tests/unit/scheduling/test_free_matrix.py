@@ -39,12 +39,12 @@ wanted = st.builds(
 
 def giving(line, slots, start, end):
     """What each worker gives over a time, worker by worker."""
-    found = {}
+    results = {}
     for worker in WORKERS:
         copies = line.copies(worker, dict(slots.amounts), start, end)
         most = 1 if slots.apart else slots.each or slots.count
-        found[worker] = int(min(copies, most)) if not slots.each or min(copies, most) >= slots.each else 0
-    return found
+        results[worker] = int(min(copies, most)) if not slots.each or min(copies, most) >= slots.each else 0
+    return results
 
 
 def earliest(line, slots, duration, now=0):
@@ -70,8 +70,8 @@ def test_arrays_say_what_profiles_say_and_stay_up_to_date(before, after, questio
         line.add(placement, start, start + seconds)
         plain.add(placement, start, start + seconds)
         for slots, duration in questions:
-            found = matrix.earliest(group, slots, duration)
-            assert (found and (found[0], group.left(found[1]))) == earliest(plain, slots, duration)
+            result = matrix.earliest(group, slots, duration)
+            assert (result and (result[0], group.left(result[1]))) == earliest(plain, slots, duration)
     assert list(line.entries()) == list(plain.entries())
 
 
@@ -87,8 +87,8 @@ def test_what_is_given_back_is_found_again(before, slots, duration):
         back = {worker: {kind: -n for kind, n in amounts.items()} for worker, amounts in placement.items()}
         matrix.add(back, start, start + seconds)
         line.add(back, start, start + seconds)
-        found = matrix.earliest(group, slots, duration)
-        assert (found and found[0]) == (expected[0] if (expected := earliest(line, slots, duration)) else None)
+        result = matrix.earliest(group, slots, duration)
+        assert (result and result[0]) == (expected[0] if (expected := earliest(line, slots, duration)) else None)
 
 
 def test_a_diagram_grows_beyond_the_moments_it_was_drawn_with():
@@ -128,13 +128,13 @@ def by_profiles(monkeypatch):
 def test_plans_with_arrays_are_those_with_profiles(view, deep, limits, quiet):
     with pytest.MonkeyPatch.context() as patch:
         pes = PES if limits else {name: {**pe, "slots": 0} for name, pe in PES.items()}
-        asked = replace(view, settings={**view.settings, "max_reservation": 0, "search": "gaps"}, quiet=quiet)
-        asked = replace(asked, settings={**asked.settings, "parallel_environments": pes, **deep})
+        request = replace(view, settings={**view.settings, "max_reservation": 0, "search": "gaps"}, quiet=quiet)
+        request = replace(request, settings={**request.settings, "parallel_environments": pes, **deep})
         patch.setattr(assign, "MANY_WORKERS", 1)
-        found = Priority().plan(asked)
+        result = Priority().plan(request)
         patch.setattr(Assigner, "_arrays", lambda *_: False)
         patch.setattr(Refusals, "cover", lambda *_: False)
-        assert found == Priority().plan(asked)
+        assert result == Priority().plan(request)
 
 
 def deep_view(number, **more):

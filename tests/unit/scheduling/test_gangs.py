@@ -36,15 +36,15 @@ def test_entries_of_rfc_14_are_one_gang():
 
 
 def test_next_generation_entries_are_gangs_of_their_own_unless_grouped():
-    found = gangs(rainbow.parse_jobspec(NEXT))
-    assert [[task.name for task in gang.tasks] for gang in found] == [
+    results = gangs(rainbow.parse_jobspec(NEXT))
+    assert [[task.name for task in gang.tasks] for gang in results] == [
         ["one"],
         ["two-0"],
         ["two-1"],
         ["three", "four"],
     ]
-    assert [task.index for gang in found for task in gang.tasks] == [0, 1, 2, 3, 4]
-    assert [[tree.label for tree in gang.request.resources] for gang in found] == [["a"], ["b"], ["b"], ["a", "b"]]
+    assert [task.index for gang in results for task in gang.tasks] == [0, 1, 2, 3, 4]
+    assert [[tree.label for tree in gang.request.resources] for gang in results] == [["a"], ["b"], ["b"], ["a", "b"]]
 
 
 def test_tasks_that_share_a_slot_share_its_space():
@@ -61,9 +61,9 @@ def test_tasks_that_share_a_slot_share_its_space():
 
 def test_what_is_left_of_a_gang_asks_for_its_own_slots_only():
     gang = gangs(rainbow.parse_jobspec(NEXT))[3]
-    left = only(gang, [4])
-    assert [task.name for task in left.tasks] == ["four"]
-    assert [tree.label for tree in left.request.resources] == ["b"]
+    remaining = only(gang, [4])
+    assert [task.name for task in remaining.tasks] == ["four"]
+    assert [tree.label for tree in remaining.request.resources] == ["b"]
 
 
 def test_processes_are_counted_as_the_jobspec_says():

@@ -64,9 +64,9 @@ def test_request_is_said_by_amounts_where_they_say_all_of_it(given_, expected):
 def test_under_strict_levels_amounts_say_nothing_of_a_request():
     document = write_jgf(shaped(SHAPES[0], "one"))
     levels = {name: rainbow.read_cluster(document, name=name, levels=name) for name in ("any", "strict")}
-    asked = request(2, {"core": 2})
-    assert slots_on(levels["any"], asked) == (SlotsView("s", {"core": 2}, 2, 2, (2,)),)
-    assert slots_on(levels["strict"], asked) == ()
+    query = request(2, {"core": 2})
+    assert slots_on(levels["any"], query) == (SlotsView("s", {"core": 2}, 2, 2, (2,)),)
+    assert slots_on(levels["strict"], query) == ()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -114,8 +114,8 @@ def test_a_jobspec_may_raise_its_priority_no_further_than_its_site_lets_it(polic
     flood = Flood(chosen, {**settings, "most_asked_priority": most}, 1, 1)
     flood.submit(jobspec(), "ann", 100.0)
     flood.plan()
-    for asked in (0, 1_000, 5, -1):
-        flood.submit(jobspec(priority=asked), "ann", 100.0)
+    for request in (0, 1_000, 5, -1):
+        flood.submit(jobspec(priority=request), "ann", 100.0)
     while flood.waiting:
         flood.virtual.advance(flood.virtual.next_time())
         flood.plan()
@@ -126,8 +126,8 @@ def test_a_jobspec_may_raise_its_priority_no_further_than_its_site_lets_it(polic
 def test_the_most_that_may_be_asked_for_can_change_while_jobs_wait():
     flood = Flood("load_based", {"unit": "core"}, 1, 1)
     census = flood.virtual.census
-    for asked in (0, 1_000, 5, -1):
-        flood.submit(jobspec(priority=asked), "ann", 100.0)
+    for request in (0, 1_000, 5, -1):
+        flood.submit(jobspec(priority=request), "ann", 100.0)
     for most, order in ((0, "1234"), (5, "2314"), (1_024, "2314"), (-1, "1234"), (0, "1234")):
         census.let_ask(most)
         assert [turn[-1][-1] for turn in census.queues["ann"].items()] == [*order]

@@ -59,8 +59,8 @@ def place_on(workers):
 
     def place(demand, names):
         _, cores, slots = demand.split(":")
-        found = [("s", {name: {"core": int(cores)}}) for name in names for _ in range(workers[name] // int(cores))]
-        return Take(tuple(found[: int(slots)]), {}) if len(found) >= int(slots) else None
+        results = [("s", {name: {"core": int(cores)}}) for name in names for _ in range(workers[name] // int(cores))]
+        return Take(tuple(results[: int(slots)]), {}) if len(results) >= int(slots) else None
 
     return place
 
@@ -152,8 +152,8 @@ def test_a_claim_preempts_once_and_what_it_preempted_waits_behind_it(policy):
         7.0,
         "preempted by job claim (qos urgent)",
     )
-    told = {wait.job: wait for wait in plan.waits}
-    assert told["claim"].text == "preempts 2 tasks of 2 jobs (a, b), which end first"
+    answer = {wait.job: wait for wait in plan.waits}
+    assert answer["claim"].text == "preempts 2 tasks of 2 jobs (a, b), which end first"
     plan, after = step(after, policy)
     assert stopped(plan) == []
     assert [wait.text for wait in plan.waits if wait.job == "other"] == [
@@ -204,8 +204,8 @@ def test_no_start_passes_a_limit_and_what_waits_for_one_says_so(policy, asked, b
     cores = {f"j{k}": number for k, (account, number) in enumerate(asked) if account == "bio"}
     used = sum(busy) + elsewhere
     assert used + sum(cores[job] for job in begun & cores.keys()) <= max(most, used)
-    left = most - used - sum(cores[job] for job in begun & cores.keys())
-    assert not any(cores[job] <= left for job in cores.keys() - begun)  # nothing waits that has room
+    remaining = most - used - sum(cores[job] for job in begun & cores.keys())
+    assert not any(cores[job] <= remaining for job in cores.keys() - begun)  # nothing waits that has room
     assert {f"j{k}" for k, (account, _) in enumerate(asked) if not account} <= begun  # others are not held up
     said = {wait.job: wait for wait in plan.waits}
     for job in cores.keys() - begun:
@@ -278,9 +278,9 @@ def test_borrowers_wait_while_what_they_borrowed_goes_back():
     assert [order.why for order in plan.orders if isinstance(order, Stop)] == [
         "preempted by job claim (account cfd)"
     ] * 2
-    left = [one for one in after.runs if not one.stopping]
+    remaining = [one for one in after.runs if not one.stopping]
     back = waiting("b5", 1, qos="", account="bio", submitted=0.0)
-    view = seen({"n0": 6}, [back, *after.jobs], left, Priority(), memory=after.memory)
+    view = seen({"n0": 6}, [back, *after.jobs], remaining, Priority(), memory=after.memory)
     assert [order.task for order in planned(Priority(), view, LENDING).orders if isinstance(order, Start)] == [
         "claim-0"
     ]

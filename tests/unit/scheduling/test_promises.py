@@ -65,13 +65,13 @@ class Campaign:
         self.losses = [self.chance.uniform(0, self.jobs[-1].submit) for _ in range(4 * losses)]
 
     def run(self):
-        left = [(job.submit, "job", job) for job in self.jobs]
-        left += [(at, "lost", at) for at in self.losses] + [(at + 400.0, "back", at) for at in self.losses]
-        left.sort(key=lambda one: one[0])
+        remaining = [(job.submit, "job", job) for job in self.jobs]
+        remaining += [(at, "lost", at) for at in self.losses] + [(at + 400.0, "back", at) for at in self.losses]
+        remaining.sort(key=lambda one: one[0])
         while True:
             following = self.cluster.next_time()
-            if left and left[0][0] <= (inf if following is None else following):
-                at, what, which = left.pop(0)
+            if remaining and remaining[0][0] <= (inf if following is None else following):
+                at, what, which = remaining.pop(0)
                 self.cluster.advance(at)
                 self.happens(what, which)
             elif following is None:
@@ -122,14 +122,14 @@ class Campaign:
                 self.told.late.append((job, promise.start, begun))
 
 
-def total(told):
-    found = ClusterForecast()
-    for one in told:
-        found.made += one.made
-        found.kept += one.kept
-        found.late += one.late
-        found.broken += one.broken
-    return found
+def total(answer):
+    forecast = ClusterForecast()
+    for one in answer:
+        forecast.made += one.made
+        forecast.kept += one.kept
+        forecast.late += one.late
+        forecast.broken += one.broken
+    return forecast
 
 
 CASES = {
@@ -139,22 +139,22 @@ CASES = {
 }
 
 
-def campaign(discipline, runs, **given):
-    return total(Campaign(seed, CASES[discipline], **given).run() for seed in range(runs))
+def campaign(discipline, runs, **options):
+    return total(Campaign(seed, CASES[discipline], **options).run() for seed in range(runs))
 
 
 @pytest.mark.parametrize("discipline", CASES)
 def test_promises_are_kept_under_inflated_limits(discipline):
-    told = campaign(discipline, 1, number=60)
-    assert told.made == told.kept > 5
+    answer = campaign(discipline, 1, number=60)
+    assert answer.made == answer.kept > 5
 
 
 @pytest.mark.parametrize("discipline", CASES)
 def test_a_promise_that_a_lost_worker_or_a_priority_takes_is_broken_and_says_so(discipline):
-    told = campaign(discipline, 1, losses=True, levels=(0, 0, 0, 0, 5), number=60)
-    assert not told.late
-    assert told.made == told.kept + told.broken.total()
-    assert told.broken.keys() <= {"worker-lost", "priority"}
+    answer = campaign(discipline, 1, losses=True, levels=(0, 0, 0, 0, 5), number=60)
+    assert not answer.late
+    assert answer.made == answer.kept + answer.broken.total()
+    assert answer.broken.keys() <= {"worker-lost", "priority"}
 
 
 def kept_by_hand(at, start):
@@ -188,18 +188,18 @@ def test_a_promise_whose_time_has_come_is_broken_if_the_gang_cannot_start():
 
 
 def test_reasons_say_when_workers_are_free_around_promised_space(monkeypatch):
-    run, asked = Dispatch.run, Counter()
+    run, request = Dispatch.run, Counter()
 
     def run_and_ask(self, ordered):
         self.view = replace(self.view, quiet=False)
         outcomes, gain = run(self, ordered), self.lines.timeline.gain
         assert self.explainer.more == {line: gain(*line, self.view.now) for line in self.explainer.more}
-        asked[self.entered is not None] += len(self.explainer.more)
+        request[self.entered is not None] += len(self.explainer.more)
         return outcomes
 
     monkeypatch.setattr(Dispatch, "run", run_and_ask)
     campaign("conservative", 1, number=40)
-    assert asked[True]
+    assert request[True]
 
 
 RUNS = {"easy": 10, "conservative": 5, "tuned": 8}
@@ -207,13 +207,13 @@ RUNS = {"easy": 10, "conservative": 5, "tuned": 8}
 
 @pytest.mark.soak
 def test_a_thousand_promises_are_kept_under_inflated_limits():
-    told = total(campaign(discipline, runs) for discipline, runs in RUNS.items())
-    assert told.made == told.kept >= 1_000
+    answer = total(campaign(discipline, runs) for discipline, runs in RUNS.items())
+    assert answer.made == answer.kept >= 1_000
 
 
 @pytest.mark.soak
 def test_a_thousand_promises_are_kept_or_broken_with_a_reason_under_losses_and_priorities():
-    told = total(campaign(*one, losses=True, levels=(0, 0, 0, 5)) for one in RUNS.items())
-    assert not told.late
-    assert told.made == told.kept + told.broken.total() >= 1_000
-    assert told.broken.keys() <= {"worker-lost", "priority"}
+    answer = total(campaign(*one, losses=True, levels=(0, 0, 0, 5)) for one in RUNS.items())
+    assert not answer.late
+    assert answer.made == answer.kept + answer.broken.total() >= 1_000
+    assert answer.broken.keys() <= {"worker-lost", "priority"}

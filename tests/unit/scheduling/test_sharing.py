@@ -55,11 +55,11 @@ def submit(api, oak, spec, requestor="bob"):
 
 def cores(offers):
     """How many cores each worker gives to these tasks."""
-    found = {}
+    results = {}
     for offer in offers:
         for worker, amounts in offer["placement"].items():
-            found[worker] = found.get(worker, 0) + amounts["core"]
-    return found
+            results[worker] = results.get(worker, 0) + amounts["core"]
+    return results
 
 
 def test_workers_are_filled_by_many_tasks(api, oak):
@@ -72,9 +72,9 @@ def test_classes_share_cores(api, oak):
         submit(api, oak, bag(10), requestor)
     started = [offer["job"] for offer in oak.take()]
     assert sorted(started.count(job) for job in set(started)) == [4, 4]
-    told = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["figures"]
-    assert (told["unit"], told["units"], told["idle"]) == ("core", 8, 0)
-    assert {name: row["held"] for name, row in told["classes"].items()} == {"a": 4, "b": 4}
+    answer = api.good("GET", "/v1/clusters/oak/scheduler", None, oak.secret)["figures"]
+    assert (answer["unit"], answer["units"], answer["idle"]) == ("core", 8, 0)
+    assert {name: row["held"] for name, row in answer["classes"].items()} == {"a": 4, "b": 4}
 
 
 def test_cores_that_are_freed_are_used_again(api, oak):
@@ -165,8 +165,8 @@ class Machine:
 
     def submit(self, requestor, spec):
         self.number += 1
-        found = {f"j{self.number}-{g.number}": g for g in gangs(rainbow.parse_jobspec(spec))}
-        self.jobs[f"j{self.number}"] = (requestor, found)
+        results = {f"j{self.number}-{g.number}": g for g in gangs(rainbow.parse_jobspec(spec))}
+        self.jobs[f"j{self.number}"] = (requestor, results)
 
     def view(self):
         placing = MatcherCache(self.cluster, "index")

@@ -110,11 +110,11 @@ def recorded(name):
 def test_recorded_worlds_offer_what_starts_and_nothing_else(name, monkeypatch):
     monkeypatch.setenv("RAINBOW_CHECK", "1")
     expected, world = recorded(name)
-    kept = [{"for": one.job, "amounts": dict(one.amounts), "until": one.until - NOW} for one in world.plan.kept]
-    assert kept == expected["expected"]["kept"]
+    stored = [{"for": one.job, "amounts": dict(one.amounts), "until": one.until - NOW} for one in world.plan.kept]
+    assert stored == expected["expected"]["kept"]
     for job, answer in expected["expected"]["changes"].items():
-        found = world.sooner(job)
-        by_kind = {change.kind: change for change in found.changes}
+        result = world.sooner(job)
+        by_kind = {change.kind: change for change in result.changes}
         limit = by_kind["limit"].value if "limit" in by_kind else None
         longest = answer["longest_limit"]
         assert limit == (None if longest is None else longest // 60 * 60), job
@@ -124,7 +124,7 @@ def test_recorded_worlds_offer_what_starts_and_nothing_else(name, monkeypatch):
             assert not world.starts(with_limit(own, longest + 600))
         most = next((by_kind[kind].value for kind in ("nodes", "slots") if kind in by_kind), None)
         assert (most or 0) >= (answer["nodes_or_slots_that_start"] or 0), job
-        without = [change.text for change in found.changes if change.kind == "without"]
+        without = [change.text for change in result.changes if change.kind == "without"]
         assert without == answer["starts"], job
 
 
@@ -199,16 +199,16 @@ def test_in_any_world_what_is_offered_starts_and_no_longer_limit_does(policy, mo
             if {task for gang in own.gangs for task in gang.tasks} & begun:
                 continue
             before = order(planner.plan(world.policy, world.view, None))
-            found = world.sooner(name)
+            result = world.sooner(name)
             assert order(planner.plan(world.policy, world.view, None)) == before, (seed, name)
-            limits = [change.value for change in found.changes if change.kind == "limit"]
-            offers += len(found.changes)
-            if found.complete:
+            limits = [change.value for change in result.changes if change.kind == "limit"]
+            offers += len(result.changes)
+            if result.complete:
                 every = [60.0 * k for k in range(1, 140) if 60.0 * k < limit_of(own)]
                 best = max((s for s in every if world.starts(with_limit(own, s))), default=None)
                 assert (limits or [None]) == [best], (seed, name)
             again = by_chance(policy, seed)
-            for change in found.changes:
+            for change in result.changes:
                 assert carried_out(again, name, change), (seed, name, change)
     assert offers
 

@@ -66,11 +66,11 @@ def test_3_first_fit_is_the_first_time_that_fits(of, earliest, duration, limit):
 @given(bookings, times, st.integers(1, 12), st.integers(0, 10), bookings)
 def test_3_first_fit_never_comes_sooner_with_more_asked_or_more_booked(of, earliest, duration, limit, more):
     use = made(of)
-    found = use.first_fit(earliest, duration, limit)
-    assert earliest <= found <= use.first_fit(earliest, duration + 1, limit)
-    assert found <= use.first_fit(earliest, duration, limit - 1)
+    result = use.first_fit(earliest, duration, limit)
+    assert earliest <= result <= use.first_fit(earliest, duration + 1, limit)
+    assert result <= use.first_fit(earliest, duration, limit - 1)
     grown = [*of, *((start, d, abs(amount)) for start, d, amount in more)]
-    assert found <= made(grown).first_fit(earliest, duration, limit)
+    assert result <= made(grown).first_fit(earliest, duration, limit)
 
 
 @given(bookings, st.randoms(use_true_random=False))

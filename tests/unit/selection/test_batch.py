@@ -31,35 +31,35 @@ offers = st.builds(lambda cost, nodes: Offer(cost, dict.fromkeys(cost, nodes)), 
 
 def best_by_hand(given_offers: list[Offer], free: dict[str, int]) -> tuple[int, float]:
     """Try every assignment: the most placed, then the least sum."""
-    found = []
+    results = []
     for clusters in itertools.product(*[[None, *offer.costs] for offer in given_offers]):
         used = dict.fromkeys(free, 0)
         for cluster, offer in zip(clusters, given_offers, strict=True):
             if cluster in used:
                 used[cluster] += offer.takes[cluster]
         if all(used[name] <= free[name] for name in free):
-            found.append((-sum(c is not None for c in clusters), total(clusters, given_offers)))
-    return min(found)
+            results.append((-sum(c is not None for c in clusters), total(clusters, given_offers)))
+    return min(results)
 
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(offers, min_size=1, max_size=5), st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6)))
 def test_optimal_equals_the_best_of_every_assignment(given_offers: list[Offer], free: dict[str, int]) -> None:
-    found = solve(given_offers, free, 10)
-    clusters = found.clusters
+    solution = solve(given_offers, free, 10)
+    clusters = solution.clusters
     if clusters is None:
-        assert not any(offer.costs for offer in given_offers), found.status
+        assert not any(offer.costs for offer in given_offers), solution.status
         return
-    assert found.status == "optimal"
+    assert solution.status == "optimal"
     assert all(
         cluster is None or cluster in offer.costs for cluster, offer in zip(clusters, given_offers, strict=True)
     )
     placed, least = best_by_hand(given_offers, free)
     assert -sum(cluster is not None for cluster in clusters) == placed
     assert total(clusters, given_offers) == pytest.approx(least, abs=1e-9)
-    assert found.bound is not None
-    assert (found.bound.placed, found.bound.at) == (-placed, -placed)
-    assert found.bound.total == total(clusters, given_offers)
+    assert solution.bound is not None
+    assert (solution.bound.placed, solution.bound.at) == (-placed, -placed)
+    assert solution.bound.total == total(clusters, given_offers)
 
 
 def batch_job(seed: int, nodes: int, hours: int, names: Any = NAMES, options: Any = PRICE) -> BatchJob:
@@ -73,9 +73,9 @@ def states(**free: int) -> dict[str, dict[str, Any]]:
 
 def test_greedy_books_what_each_job_takes() -> None:
     jobs = [batch_job(n, 2, 1) for n in range(4)]
-    found = greedy(jobs, states(a=3, b=4, c=0), "price")
-    assert found.clusters == ("a", "b", "b", None)
-    assert found.total == 1 + 2 + 2
+    assignment = greedy(jobs, states(a=3, b=4, c=0), "price")
+    assert assignment.clusters == ("a", "b", "b", None)
+    assert assignment.total == 1 + 2 + 2
 
 
 def test_long_job_that_comes_last_gets_the_cheap_nodes_only_if_all_are_placed_together() -> None:
@@ -179,8 +179,8 @@ def test_optimal_batch_equals_an_exact_solver_on_200_instances_with_too_little_r
         assert worth(better) <= worth(in_order), seed
 
 
-def worth(found: Assignment) -> tuple[int, float]:
-    return -found.placed, found.total
+def worth(assignment: Assignment) -> tuple[int, float]:
+    return -assignment.placed, assignment.total
 
 
 def test_batch_of_200_jobs_short_of_room_is_never_worse_than_greedy_and_tells_its_bound_when_time_is_over() -> None:
@@ -241,21 +241,21 @@ def send(api: Api, tokens: list[str], jobs: list[Any], **more: Any) -> Any:
 
 
 def test_batch_in_order_gives_every_job_its_answer(api: Api, tokens: list[str]) -> None:
-    told = send(api, tokens, [job(2), job(1), {"jobspec": "[", "name": "bad"}, job(2), 5, job(1), job(1)])
-    assert [one["status"] for one in told["answers"]] == [201, 201, 422, 409, 400, 201, 409]
-    assert [one.get("cluster") for one in told["answers"]] == ["cheap", "dear", None, None, None, "dear", None]
-    assert told["answers"][2]["code"] == "jobspec-invalid"
-    assert told["answers"][3]["code"] == "no-cluster-now"
-    assert told["answers"][4]["pointer"] == "/jobs/4"
-    assert told["assign"] == {"by": "greedy", "placed": 3}
+    answer = send(api, tokens, [job(2), job(1), {"jobspec": "[", "name": "bad"}, job(2), 5, job(1), job(1)])
+    assert [one["status"] for one in answer["answers"]] == [201, 201, 422, 409, 400, 201, 409]
+    assert [one.get("cluster") for one in answer["answers"]] == ["cheap", "dear", None, None, None, "dear", None]
+    assert answer["answers"][2]["code"] == "jobspec-invalid"
+    assert answer["answers"][3]["code"] == "no-cluster-now"
+    assert answer["answers"][4]["pointer"] == "/jobs/4"
+    assert answer["assign"] == {"by": "greedy", "placed": 3}
     listed = api.good("GET", "/v1/jobs", None, *tokens)["jobs"]
-    assert {one["id"] for one in listed} == {one["id"] for one in told["answers"] if one["status"] == 201}
+    assert {one["id"] for one in listed} == {one["id"] for one in answer["answers"] if one["status"] == 201}
 
 
 def test_batch_assigned_optimally_reports_the_gap_to_what_is_proved(api: Api, tokens: list[str]) -> None:
-    told = send(api, tokens, [job(2, 1), job(2, 100)], assign="optimal", minimise="price")
-    assert [one["cluster"] for one in told["answers"]] == ["dear", "cheap"]
-    assert told["assign"] == {
+    answer = send(api, tokens, [job(2, 1), job(2, 100)], assign="optimal", minimise="price")
+    assert [one["cluster"] for one in answer["answers"]] == ["dear", "cheap"]
+    assert answer["assign"] == {
         "by": "optimal",
         "status": "optimal",
         "minimise": "price",
@@ -265,31 +265,31 @@ def test_batch_assigned_optimally_reports_the_gap_to_what_is_proved(api: Api, to
         "bound": {"placed": 2, "sum": 110},
         "gap": 0,
     }
-    why = api.good("GET", f"/v1/jobs/{told['answers'][0]['id']}/why", None, *tokens)
+    why = api.good("GET", f"/v1/jobs/{answer['answers'][0]['id']}/why", None, *tokens)
     assert "plan of a batch" in why["decision"]["placed_by"]
-    assert api.good("GET", f"/v1/jobs/{told['answers'][0]['id']}/replay", None, *tokens)["equal"] is True
+    assert api.good("GET", f"/v1/jobs/{answer['answers'][0]['id']}/replay", None, *tokens)["equal"] is True
 
 
 def test_batch_assigned_optimally_never_books_more_than_there_is(api: Api, tokens: list[str]) -> None:
-    told = send(api, tokens, [job(1, n) for n in range(7)], assign="optimal", minimise="price")
-    assert [one["status"] for one in told["answers"]].count(201) == 4
-    assert told["assign"]["placed"] == 4
-    assert "every cluster was filtered out" not in told["assign"]["status"]
+    answer = send(api, tokens, [job(1, n) for n in range(7)], assign="optimal", minimise="price")
+    assert [one["status"] for one in answer["answers"]].count(201) == 4
+    assert answer["assign"]["placed"] == 4
+    assert "every cluster was filtered out" not in answer["assign"]["status"]
 
 
 def test_batch_places_what_the_plan_leaves_out_after_what_it_places(api: Api) -> None:
     oak = api.register("oak", grid(4, 2), state={"cost": 1, "nodes_free": 4})
-    told = send(api, [oak.token], [job(4), *[job(1)] * 4], assign="optimal", minimise="price")
-    assert [one["status"] for one in told["answers"]] == [409, 201, 201, 201, 201]
-    assert (told["assign"]["placed"], told["assign"]["greedy"]["placed"], told["assign"]["gap"]) == (4, 1, 0)
-    assert told["assign"]["bound"] == {"placed": 4, "sum": 4}
+    answer = send(api, [oak.token], [job(4), *[job(1)] * 4], assign="optimal", minimise="price")
+    assert [one["status"] for one in answer["answers"]] == [409, 201, 201, 201, 201]
+    assert (answer["assign"]["placed"], answer["assign"]["greedy"]["placed"], answer["assign"]["gap"]) == (4, 1, 0)
+    assert answer["assign"]["bound"] == {"placed": 4, "sum": 4}
 
 
 def test_batch_tells_the_gap_when_there_was_no_time(api: Api, tokens: list[str]) -> None:
     jobs = [job(1 + n % 2, n + 1) for n in range(8)]
-    told = send(api, tokens, jobs, assign="optimal", minimise="price", time_limit=0)
-    assert told["assign"]["gap"] >= 0
-    assert told["assign"]["bound"]["placed"] >= told["assign"]["placed"] >= told["assign"]["greedy"]["placed"]
+    answer = send(api, tokens, jobs, assign="optimal", minimise="price", time_limit=0)
+    assert answer["assign"]["gap"] >= 0
+    assert answer["assign"]["bound"]["placed"] >= answer["assign"]["placed"] >= answer["assign"]["greedy"]["placed"]
 
 
 def test_batch_sent_again_under_its_key_is_the_same_jobs(api: Api, tokens: list[str]) -> None:
@@ -303,13 +303,13 @@ def test_batch_sent_again_under_its_key_is_the_same_jobs(api: Api, tokens: list[
 def test_jobs_of_a_batch_bring_their_own_tokens_and_selectors(api: Api, tokens: list[str]) -> None:
     alone = [{"name": "dear", "token": tokens[1]}]
     own = {"name": "constraint", "options": {"priorities": [{"priority": 1, "steps": [{"sort_descending": "cost"}]}]}}
-    told = api.good(
+    answer = api.good(
         "POST",
         "/v1/jobs:batch",
         {"jobs": [job(clusters=alone, selector=own), job()], "selector": SELECTOR},
         tokens[0],
     )
-    assert [one["cluster"] for one in told["answers"]] == ["dear", "cheap"]
+    assert [one["cluster"] for one in answer["answers"]] == ["dear", "cheap"]
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_batch_of_any_cost_and_any_free_nodes_is_answered_in_json(api: Api, cost
 )
 def test_hostile_job_of_a_batch_is_its_own_answer(api: Api, tokens: list[str], entry: Any) -> None:
     for how in ({}, {"assign": "optimal", "minimise": "price"}):
-        told = send(api, tokens, [entry, job()], **how)
-        assert [one["status"] for one in told["answers"]] in ([400, 201], [422, 201])
+        answer = send(api, tokens, [entry, job()], **how)
+        assert [one["status"] for one in answer["answers"]] in ([400, 201], [422, 201])
 
 
 def test_batch_without_a_token_is_refused(api: Api) -> None:

@@ -83,10 +83,10 @@ VARIABLES: dict[str, Any] = {"a": 3, "b": 4.5, "zero": 0, "yes": True, "no": Fal
     ],
 )
 def test_expression_of_the_language_has_its_value(text: str, value: Any) -> None:
-    found = evaluate(text, {**VARIABLES, "class_": 1, "lambda": 2})
+    result = evaluate(text, {**VARIABLES, "class_": 1, "lambda": 2})
     expected = 3 if value is None else value  # words of Python are names like others
-    assert found == expected
-    assert type(found) is type(expected)
+    assert result == expected
+    assert type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_expression_of_the_language_has_its_value(text: str, value: Any) -> None
 )
 def test_expression_without_value_says_why(text: str, reason: str) -> None:
     odd = {"nan": math.nan, "inf": math.inf, "huge": 10**400, "list": [1]}
-    found = evaluate(text, {**VARIABLES, **odd})
-    assert isinstance(found, Fault)
-    assert found.reason == reason
+    result = evaluate(text, {**VARIABLES, **odd})
+    assert isinstance(result, Fault)
+    assert result.reason == reason
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_deepest_expressions_allowed_are_compiled_and_evaluated() -> None:
     ],
 )
 def test_calc_splits_at_the_first_lone_equals_sign(text: str, name: str, body: str) -> None:
-    found, expression = split_calc(text)
-    assert (found, expression.text) == (name, body)
+    result, expression = split_calc(text)
+    assert (result, expression.text) == (name, body)
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ def exactly(value: Any) -> Any:
 def test_columns_row_by_row_agree_with_single_evaluation(text: str, table: dict[str, list[Any]]) -> None:
     expression = compile_expression(text)
     rows = len(table["a"])
-    found = evaluate_columns(expression, lambda name: read_column(table[name]), rows)
-    if found is None:
+    results = evaluate_columns(expression, lambda name: read_column(table[name]), rows)
+    if results is None:
         return
-    values, doubt = scalars(found[0]), found[1]
+    values, doubt = scalars(results[0]), results[1]
     assert len(values) == rows
     for row in set(range(rows)) - set(doubt):
         alone = evaluate(expression, {name: column[row] for name, column in table.items()})
@@ -75,17 +75,17 @@ def test_columns_row_by_row_agree_with_single_evaluation(text: str, table: dict[
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.integers(-1000, 1000) | st.floats(-1e6, 1e6), min_size=1, max_size=8))
 def test_columns_of_plain_numbers_are_never_in_doubt(values: list[Any]) -> None:
-    found = evaluate_columns(
+    results = evaluate_columns(
         compile_expression("min(100, a - 100) * 2 / 60 > 0.5 || a != 3"), lambda _: read_column(values), len(values)
     )
-    assert found is not None
-    assert found[1] == []
+    assert results is not None
+    assert results[1] == []
 
 
 def test_columns_of_a_constant_have_every_row() -> None:
-    found = evaluate_columns(compile_expression("2 * 3"), read_column, 3)
-    assert found is not None
-    assert (scalars(found[0]), found[1]) == ([6, 6, 6], [])
+    results = evaluate_columns(compile_expression("2 * 3"), read_column, 3)
+    assert results is not None
+    assert (scalars(results[0]), results[1]) == ([6, 6, 6], [])
 
 
 def test_primitives_of_both_kinds_are_the_same() -> None:

@@ -50,26 +50,26 @@ def told(choice: Choice) -> Standing | None:
     return standing and Standing.read(json.loads(json.dumps(asdict(standing))))
 
 
-def stated_in(found: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    return set().union(*found.values())
+def stated_in(results: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return set().union(*results.values())
 
 
 @given(servers, priorities)
 def test_best_standing_is_the_choice_among_all(of_servers: list[list[dict[str, Any]]], tried: list[Any]) -> None:
     verdicts = {str(k): candidates(len(some), str(k)) for k, some in enumerate(of_servers)}
     known = {
-        server: {one.cluster: state for one, state in zip(found, of_servers[int(server)], strict=True)}
-        for server, found in verdicts.items()
+        server: {one.cluster: state for one, state in zip(result, of_servers[int(server)], strict=True)}
+        for server, result in verdicts.items()
     }
     options = {"priorities": tried}
-    every = [one for found in verdicts.values() for one in found]
+    every = [one for result in verdicts.values() for one in result]
     whole = select(
-        REQUEST, every, {n: s for found in known.values() for n, s in found.items()}, "constraint", options
+        REQUEST, every, {n: s for result in known.values() for n, s in result.items()}, "constraint", options
     )
     stated = sorted(set().union(*map(stated_in, known.values())))
     choices = {
-        server: select(REQUEST, found, known[server], "constraint", {**options, "stated": stated})
-        for server, found in verdicts.items()
+        server: select(REQUEST, result, known[server], "constraint", {**options, "stated": stated})
+        for server, result in verdicts.items()
     }
     standings = {server: one for server, choice in choices.items() if (one := told(choice))}
     assert bool(standings) == (whole.cluster is not None)
@@ -99,11 +99,11 @@ def test_draws_go_by_weight() -> None:
 
 
 def test_random_counts_candidates_and_a_cluster_with_an_agent_comes_first() -> None:
-    found = {
+    results = {
         server: Standing.of(select(REQUEST, candidates(count, server), {}, "random"), alone=server == "big")
         for server, count in (("big", 9), ("small", 2))
     }
-    standings = {server: one for server, one in found.items() if one}
+    standings = {server: one for server, one in results.items() if one}
     assert [(server, one.among) for server, one in standings.items()] == [("big", 9), ("small", 2)]
     assert {best(standings, chance_of(str(k))) for k in range(50)} == {"small"}
 

@@ -70,10 +70,10 @@ def arrange(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def assert_values(found: Any, expected: dict[str, str]) -> None:
-    assert dict(found).keys() == expected.keys()
+def assert_values(result: Any, expected: dict[str, str]) -> None:
+    assert dict(result).keys() == expected.keys()
     for key, fraction in expected.items():
-        assert found[key] == pytest.approx(float(Fraction(fraction)), rel=1e-12, abs=0)
+        assert result[key] == pytest.approx(float(Fraction(fraction)), rel=1e-12, abs=0)
 
 
 def assert_step(step: Step, expected: dict[str, Any]) -> None:
@@ -246,10 +246,12 @@ def test_many_clusters_decide_as_few_do() -> None:
 
 
 def test_options_of_one_request_never_change_those_of_another() -> None:
-    wanted = [(mode, direction) for mode in ("first", "last") for direction in ("sort_ascending", "sort_descending")]
+    requirements = [
+        (mode, direction) for mode in ("first", "last") for direction in ("sort_ascending", "sort_descending")
+    ]
 
     def decide(number: int) -> tuple[int, str | None]:
-        mode, direction = wanted[number % 4]
+        mode, direction = requirements[number % 4]
         return number % 4, choose(
             HAND_WORKED["states"], one_priority({direction: "nodes_free"}, {"select": mode}), {}
         ).cluster
@@ -283,14 +285,14 @@ def test_any_steps_lose_no_cluster_without_a_reason(
 ) -> None:
     options = one_priority(*steps, {"select": mode})
     choice = choose(states, options, {}, seed=seed)
-    left = set(states)
+    remaining = set(states)
     for done in choice.steps:
         if done.step == "select":
-            assert set(done.survivors) <= left
+            assert set(done.survivors) <= remaining
             break
-        assert left - done.dropped.keys() == set(done.survivors)
-        left = set(done.survivors)
-    assert (choice.cluster in left) if left else (choice.cluster is None)
+        assert remaining - done.dropped.keys() == set(done.survivors)
+        remaining = set(done.survivors)
+    assert (choice.cluster in remaining) if remaining else (choice.cluster is None)
     reversed_states = dict(reversed(states.items()))
     assert choose(reversed_states, options, {}, seed=seed) == choice
 

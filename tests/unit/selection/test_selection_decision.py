@@ -88,25 +88,28 @@ def recorded(number: int, **costs: float) -> RecordedDecision:
 
 def test_compare_of_two_policies_names_the_moved_and_sums_what_was_computed() -> None:
     decisions = [recorded(1, a=1, b=2), recorded(2, a=5, b=3), recorded(3, a=4)]
-    found = compare(decisions, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
-    assert (found.decisions, [(m.id, m.old, m.new) for m in found.moved]) == (3, [("j1", "a", "b"), ("j2", "b", "a")])
-    old, new = found.sums["price"]
+    result = compare(decisions, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
+    assert (result.decisions, [(m.id, m.old, m.new) for m in result.moved]) == (
+        3,
+        [("j1", "a", "b"), ("j2", "b", "a")],
+    )
+    old, new = result.sums["price"]
     assert (old.total, old.jobs, new.total, new.jobs) == (2 + 6 + 8, 3, 2 + 5 + 4, 3)
 
 
 def test_compare_leaves_out_of_a_sum_what_would_make_it_infinite() -> None:
     huge = [recorded(1, a=1e308), recorded(2, a=2**1022), recorded(3, a=4)]
-    found = compare(huge, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
-    assert [(each.total, each.jobs) for each in found.sums["price"]] == [(8, 1), (4, 1)]
+    result = compare(huge, SelectorRules("constraint", CHEAPEST), SelectorRules("constraint", DEAREST))
+    assert [(each.total, each.jobs) for each in result.sums["price"]] == [(8, 1), (4, 1)]
 
 
 def test_compare_counts_what_neither_places_and_what_is_no_longer_known() -> None:
     nowhere = RecordedDecision("j2", [], {}, {}, "j2")
     forgotten = replace(recorded(3, a=1, b=2), unknown=("b",))
-    found = compare(
+    result = compare(
         [recorded(1, a=1, b=2), nowhere, forgotten], SelectorRules("random", {}), SelectorRules("random", {})
     )
-    assert (found.decisions, found.neither, found.left_out) == (2, 1, 1)
+    assert (result.decisions, result.neither, result.left_out) == (2, 1, 1)
 
 
 def test_compare_of_a_policy_with_itself_moves_nobody() -> None:
@@ -149,13 +152,13 @@ def test_replay_after_states_have_changed_is_equal(api: Any, two: Any) -> None:
     )
     api.good("PUT", "/v1/clusters/elm/state", {"cost": -1}, two[1].secret)
     api.good("PUT", "/v1/clusters/oak/state", {"cost": -1}, two[0].secret)
-    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
-    assert told["equal"] is True
-    assert told["replayed"] == told["selection"] == made["decision"]["selection"]
-    assert told["graphs_changed_since"] == []
+    answer = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert answer["equal"] is True
+    assert answer["replayed"] == answer["selection"] == made["decision"]["selection"]
+    assert answer["graphs_changed_since"] == []
     api.good("PUT", "/v1/clusters/elm/graph", grid(3, 2), two[1].secret)
-    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
-    assert (told["equal"], told["graphs_changed_since"]) == (True, ["elm"])
+    answer = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert (answer["equal"], answer["graphs_changed_since"]) == (True, ["elm"])
 
 
 def test_replay_knows_how_many_switches_the_job_was_below(api: Any) -> None:
@@ -172,19 +175,19 @@ def test_replay_knows_how_many_switches_the_job_was_below(api: Any) -> None:
     made = submit(api, clusters, options, jobspec=jobspec(2))
     assert made["cluster"] == "oak"
     assert made["decision"]["selection"]["steps"][1]["values"] == {"elm": 2, "oak": 1}
-    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in clusters))
-    assert (told["equal"], told["replayed"]) == (True, made["decision"]["selection"])
+    answer = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in clusters))
+    assert (answer["equal"], answer["replayed"]) == (True, made["decision"]["selection"])
 
 
 def test_replay_of_a_decision_that_was_tampered_with_is_not_equal(api: Any, two: Any) -> None:
     made = submit(api, two, CHEAPEST)
     with api.service.store.write() as connection:
-        kept = jobs.decision(connection, made["id"])
-        kept["ledger"]["states"] = kept["ledger"]["states"].replace('"cost": 2', '"cost": 0')
-        jobs.change(connection, made["id"], decision=kept)
-    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
-    assert told["equal"] is False
-    assert (told["selection"]["cluster"], told["replayed"]["cluster"]) == ("elm", "oak")
+        stored = jobs.decision(connection, made["id"])
+        stored["ledger"]["states"] = stored["ledger"]["states"].replace('"cost": 2', '"cost": 0')
+        jobs.change(connection, made["id"], decision=stored)
+    answer = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, *(one.token for one in two))
+    assert answer["equal"] is False
+    assert (answer["selection"]["cluster"], answer["replayed"]["cluster"]) == ("elm", "oak")
 
 
 def test_replay_of_a_job_placed_before_the_ledger_says_so(api: Any, two: Any) -> None:
@@ -197,8 +200,8 @@ def test_replay_of_a_job_placed_before_the_ledger_says_so(api: Any, two: Any) ->
 
 def test_replay_shows_only_clusters_that_exist_for_its_reader(api: Any, two: Any) -> None:
     made = submit(api, two, CHEAPEST)
-    told = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, two[1].token)
-    assert "oak" not in str(told)
+    answer = api.good("GET", f"/v1/jobs/{made['id']}/replay", None, two[1].token)
+    assert "oak" not in str(answer)
     api.problem(404, "not-found", "GET", f"/v1/jobs/{made['id']}/replay", None, two[0].token)
 
 

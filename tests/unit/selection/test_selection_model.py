@@ -51,16 +51,16 @@ class Model:
         free = state.get("nodes_free", self.nodes)
         return isinstance(free, int | float) and free >= self.nodes
 
-    def tried(self, steps: list[dict[str, str]], left: list[str]) -> str | None:
+    def tried(self, steps: list[dict[str, str]], remaining: list[str]) -> str | None:
         self.computed: dict[str, State] = {name: {} for name in self.states}
         self.skipped: set[str] = set()
         for step in [*steps, {"select": "first"}]:  # a priority without select ends with first
             [(kind, argument)] = step.items()
-            left = getattr(self, kind.partition("_")[0])(argument, left, kind)
-            if not left:
+            remaining = getattr(self, kind.partition("_")[0])(argument, remaining, kind)
+            if not remaining:
                 return None
             if kind == "select":
-                return left[0]
+                return remaining[0]
         raise AssertionError("a select ends it")
 
     def value(self, text: str, name: str) -> Any:
@@ -69,49 +69,50 @@ class Model:
 
     def uninformed(self, text: str) -> bool:
         """Tell whether a variable is read that no candidate's state has, and neither the job."""
-        given = {variable for state in self.states.values() for variable in state} | {
+        inputs = {variable for state in self.states.values() for variable in state} | {
             *self.parameters,
             "matched.nodes",
         }
-        given = (given | {variable for made in self.computed.values() for variable in made}) - self.skipped
-        return any(variable not in given for variable in compile_expression(text).names)
+        inputs = (inputs | {variable for made in self.computed.values() for variable in made}) - self.skipped
+        return any(variable not in inputs for variable in compile_expression(text).names)
 
-    def filter(self, text: str, left: list[str], _: str) -> list[str]:
-        found = {name: self.value(text, name) for name in left}
-        return [name for name in left if not isinstance(found[name], Fault | str) and found[name]]
+    def filter(self, text: str, remaining: list[str], _: str) -> list[str]:
+        results = {name: self.value(text, name) for name in remaining}
+        return [name for name in remaining if not isinstance(results[name], Fault | str) and results[name]]
 
-    def calc(self, text: str, left: list[str], _: str) -> list[str]:
+    def calc(self, text: str, remaining: list[str], _: str) -> list[str]:
         variable, _, expression = text.partition("=")
         if self.uninformed(expression):
             self.skipped.add(variable)
             for made in self.computed.values():
                 made.pop(variable, None)
-            return left
-        found = {name: self.value(expression, name) for name in left}
-        left = [name for name in left if not isinstance(found[name], Fault)]
+            return remaining
+        results = {name: self.value(expression, name) for name in remaining}
+        remaining = [name for name in remaining if not isinstance(results[name], Fault)]
         for made in self.computed.values():
             made.pop(variable, None)
-        for name in left:
-            self.computed[name][variable] = found[name]
+        for name in remaining:
+            self.computed[name][variable] = results[name]
         self.skipped.discard(variable)
-        return left
+        return remaining
 
-    def sort(self, text: str, left: list[str], kind: str) -> list[str]:
+    def sort(self, text: str, remaining: list[str], kind: str) -> list[str]:
         if self.uninformed(text):
             text = self.options.get("uninformed_sort", "cost_per_node_hour")
             if self.uninformed(text):
-                return left
-        found = {name: self.value(text, name) for name in left}
-        left = [name for name in left if not isinstance(found[name], Fault | str)]
+                return remaining
+        results = {name: self.value(text, name) for name in remaining}
+        remaining = [name for name in remaining if not isinstance(results[name], Fault | str)]
         return sorted(  # stable: ties by the sort before, at first by name
-            left, key=lambda name: found[name] if kind.endswith("ascending") and "desc" not in kind else -found[name]
+            remaining,
+            key=lambda name: results[name] if kind.endswith("ascending") and "desc" not in kind else -results[name],
         )
 
-    def select(self, mode: str, left: list[str], _: str) -> list[str]:
+    def select(self, mode: str, remaining: list[str], _: str) -> list[str]:
         if mode == "random":
-            ordered = sorted(left, key=NAMES.index)
+            ordered = sorted(remaining, key=NAMES.index)
             return [ordered[self.rng.randrange(len(ordered))]]
-        return [left[0 if mode == "first" else -1]]
+        return [remaining[0 if mode == "first" else -1]]
 
 
 def decided(states: dict[str, State], parameters: State, options: State, nodes: int, seed: int) -> Choice:

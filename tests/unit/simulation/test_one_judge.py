@@ -34,12 +34,12 @@ class Faster(Recorded):
 
 @pytest.mark.skipif(not ROUTE.exists(), reason="needs the shared traces")
 def test_the_shortest_queue_is_routed_as_the_replay_over_http_did() -> None:
-    told = json.loads((ROUTE / "shortest-queue.json").read_text())
-    arrivals = list(read_trace(ROUTE / "window0.swf"))[: len(told["jobs"])]
-    clusters = [machine(int(cores), name) for name, (cores, _) in told["clusters"].items()]
+    answer = json.loads((ROUTE / "shortest-queue.json").read_text())
+    arrivals = list(read_trace(ROUTE / "window0.swf"))[: len(answer["jobs"])]
+    clusters = [machine(int(cores), name) for name, (cores, _) in answer["clusters"].items()]
     world = World(clusters, selector="constraint", options=by({"sort_ascending": "queue.waiting_tasks"}))
     run = Simulation(world, arrivals[0].submit, 0, lambda view, plan: None)
-    for name, (_, speed) in told["clusters"].items():
+    for name, (_, speed) in answer["clusters"].items():
         run.sites[name].virtual.lengths = Faster(run.lengths, speed)
     for one in arrivals:
         run.advance(one.submit)
@@ -48,11 +48,11 @@ def test_the_shortest_queue_is_routed_as_the_replay_over_http_did() -> None:
     ran = {one.id: one for one in run.outcome().ran}
     wrong = [
         one["id"]
-        for one in told["jobs"]
+        for one in answer["jobs"]
         if ran[one["id"]].cluster != one["cluster"]
         or abs(ran[one["id"]].start - ran[one["id"]].submit - one["wait"]) > 0.051  # recorded in tenths
     ]
-    assert len(told["jobs"]) == 300
+    assert len(answer["jobs"]) == 300
     assert wrong == []
 
 

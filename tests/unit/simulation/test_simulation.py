@@ -39,8 +39,8 @@ def arrivals(jobs):
     return [Arrival(job.id, job.submit, job.least, job.runtime, job.walltime) for job in jobs]
 
 
-def under(clusters=None, **given):
-    return World(clusters or [machine(POOL)], {"": Governed("priority", given)})
+def under(clusters=None, **options):
+    return World(clusters or [machine(POOL)], {"": Governed("priority", options)})
 
 
 def starts(outcome):
@@ -50,10 +50,10 @@ def starts(outcome):
 @pytest.mark.parametrize("policy", [{}, {"discipline": "conservative"}, {"discipline": "fcfs"}, {"order": "f2"}])
 def test_starts_are_those_of_the_plain_replay(policy):
     jobs = workload(120 if LONG else 40, seed=5)
-    found = simulate(under(**policy), arrivals(jobs))
+    result = simulate(under(**policy), arrivals(jobs))
     expected = replay(Priority(), {"machine": {"core": POOL}}, jobs, policy, remembers=True)
-    assert starts(found) == expected.start
-    assert found.plans == expected.plans
+    assert starts(result) == expected.start
+    assert result.plans == expected.plans
 
 
 @settings(max_examples=examples(60))
@@ -67,9 +67,9 @@ def test_jobs_that_arrive_and_end_at_once_are_planned_once(rows, conservative):
         Job(f"{k:02}", float(sum(r[0] for r in rows[: k + 1])), n, run, run + 2.0)
         for k, (_, n, run) in enumerate(rows)
     ]
-    found = simulate(World([machine(4)], {"": Governed("priority", policy)}), arrivals(jobs))
+    result = simulate(World([machine(4)], {"": Governed("priority", policy)}), arrivals(jobs))
     expected = replay(Priority(), {"machine": {"core": 4}}, jobs, policy, remembers=True)
-    assert starts(found) == expected.start
+    assert starts(result) == expected.start
 
 
 def test_the_same_seed_gives_the_same_outcome():
@@ -92,15 +92,15 @@ def test_selection_sees_queues_and_matching_leaves_out_what_is_too_small():
         Arrival("small", 1.0, 4, 10.0, 10.0),
         Arrival("huge", 2.0, 9, 1.0, 1.0),
     ]
-    found = simulate(world, jobs)
-    assert {one.id: one.cluster for one in found.ran} == {"wide": "ash", "small": "oak"}
-    assert found.left_out == {"wider than every cluster": 1}
+    result = simulate(world, jobs)
+    assert {one.id: one.cluster for one in result.ran} == {"wide": "ash", "small": "oak"}
+    assert result.left_out == {"wider than every cluster": 1}
 
 
 @pytest.mark.parametrize("policy", ["load_based", "delegate", "fair_share"])
 def test_every_policy_can_be_simulated(policy):
-    found = simulate(World([machine(POOL)], {"": Governed(policy)}), arrivals(workload(30, seed=2)))
-    assert len(found.ran) + sum(found.left_out.values()) == 30
+    result = simulate(World([machine(POOL)], {"": Governed(policy)}), arrivals(workload(30, seed=2)))
+    assert len(result.ran) + sum(result.left_out.values()) == 30
 
 
 def test_a_job_ends_at_its_limit():
@@ -114,9 +114,9 @@ def test_a_job_ends_at_its_limit():
 def test_figures_leave_out_the_first_tenth_and_bound_short_jobs():
     jobs = [Arrival(f"{k:02}", float(k), POOL, 1.0, 1.0) for k in range(10)]
     jobs[0] = replace(jobs[0], run=21.0, limit=21.0)
-    found = figures(simulate(under(), jobs))
-    assert (found.jobs, found.wait) == (9, 20.0)
-    assert found.slowdown == pytest.approx(21.0 / 10.0)
+    result = figures(simulate(under(), jobs))
+    assert (result.jobs, result.wait) == (9, 20.0)
+    assert result.slowdown == pytest.approx(21.0 / 10.0)
     assert offered_load(simulate(under(), jobs)) == pytest.approx(30.0 / 9.0)
 
 
@@ -124,26 +124,26 @@ def test_a_policy_compared_with_itself_shows_no_difference():
     """20 times: other jobs each time."""
     for seed in range(20):
         jobs = arrivals(workload(48 if LONG else 15, seed=seed))
-        found = compare(under(), under(discipline="easy"), [jobs[k::3] for k in range(3)], seed)
-        assert {one.verdict for one in found.ratios} == {"no difference shown"}
-        assert not found.moved
+        result = compare(under(), under(discipline="easy"), [jobs[k::3] for k in range(3)], seed)
+        assert {one.verdict for one in result.ratios} == {"no difference shown"}
+        assert not result.moved
 
 
 def test_a_gain_is_found_and_says_whom_it_costs():
     windows = [arrivals(workload(120 if LONG else 60, seed=seed, load=1.4)) for seed in range(6)]
     windows = [[replace(one, requestor="ann" if one.slots > 8 else "bob") for one in window] for window in windows]
-    found = compare(under(), under(order="saf"), windows)
-    assert found.of("slowdown").verdict == "lower"
-    assert found.of("slowdown").high < 1.0 < found.of("longest_wait").high
-    assert found.moved["ann"][0] > found.moved["bob"][0]
-    assert [one.name for one in found.by["requestor"]] == ["ann", "bob"]
-    assert any("offered load" in warning for warning in found.warnings)
+    result = compare(under(), under(order="saf"), windows)
+    assert result.of("slowdown").verdict == "lower"
+    assert result.of("slowdown").high < 1.0 < result.of("longest_wait").high
+    assert result.moved["ann"][0] > result.moved["bob"][0]
+    assert [one.name for one in result.by["requestor"]] == ["ann", "bob"]
+    assert any("offered load" in warning for warning in result.warnings)
 
 
 def test_few_windows_are_said_to_be_few():
-    found = compare(under(), under(order="saf"), [arrivals(workload(30, seed=1))])
-    assert found.of("wait").verdict == "no difference shown"
-    assert any("1 windows" in warning for warning in found.warnings)
+    result = compare(under(), under(order="saf"), [arrivals(workload(30, seed=1))])
+    assert result.of("wait").verdict == "no difference shown"
+    assert any("1 windows" in warning for warning in result.warnings)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_f2s_gain_is_found_on_a_recorded_workload():
         pytest.skip("the shared traces are not beside this repository")
     jobs = list(islice(read_trace(trace), 6 * 300))
     windows = [jobs[k : k + 300] for k in range(0, len(jobs), 300)]
-    found = compare(
+    result = compare(
         World([machine(256)]), World([machine(256)], {"": Governed("priority", {"order": "f2"})}), windows
     )
-    assert found.of("slowdown").verdict == "lower"
+    assert result.of("slowdown").verdict == "lower"
     assert max_procs(trace) in (0, 256)
 
 
@@ -204,8 +204,8 @@ def test_what_a_trace_cannot_say_is_left_out_and_counted(tmp_path):
         "",
         name="t.swf.gz",
     )
-    found = list(read_trace(path, notes=notes))
-    assert [(one.id, one.limit, one.requestor, one.job_class) for one in found] == [
+    results = list(read_trace(path, notes=notes))
+    assert [(one.id, one.limit, one.requestor, one.job_class) for one in results] == [
         ("6", 10.0, "3", "2"),
         ("1", 20.0, "3", "2"),
         ("6.2", 20.0, "3", "2"),
@@ -248,10 +248,10 @@ def test_a_trace_that_grows_without_end_is_refused(tmp_path, monkeypatch):
 
 def test_a_clock_of_1970_limits_of_nothing_and_a_division_by_zero_end_well():
     jobs = [Arrival(f"{k}", 0.0, 1 + k % 3, 1e-9 if k % 2 else 5.0, 0.0) for k in range(12)]
-    found = simulate(World([machine(2)], {"": Governed("priority", {"order": "1 / (submitted - submitted)"})}), jobs)
-    assert len(found.ran) == 8
-    assert found.left_out == {"wider than every cluster": 4}
-    assert figures(found).longest_wait >= 0.0
+    result = simulate(World([machine(2)], {"": Governed("priority", {"order": "1 / (submitted - submitted)"})}), jobs)
+    assert len(result.ran) == 8
+    assert result.left_out == {"wider than every cluster": 4}
+    assert figures(result).longest_wait >= 0.0
     assert figures(simulate(under(), [])).jobs == 0
 
 
@@ -285,28 +285,28 @@ def test_tasks_of_a_history_run_as_long_as_each_did():
     task = {"command": ["true"], "resources": "a", "replicas": 3}
     bag = {"version": 1, "resources": {"a": {"type": "core"}}, "tasks": [task], "attributes": {}}
     ended = [{"started_at": 5.0, "ended_at": 5.0 + seconds} for seconds in (10.0, 40.0, 20.0)]
-    (found,) = from_history([{**row("a", 3.0), "jobspec": bag, "tasks": ended}])
-    assert found.run == 40.0
-    assert [found.length([k]) for k in range(3)] == [10.0, 40.0, 20.0]
-    (ran,) = simulate(World([machine(1, "oak")], recorded=True), [found]).ran
+    (result,) = from_history([{**row("a", 3.0), "jobspec": bag, "tasks": ended}])
+    assert result.run == 40.0
+    assert [result.length([k]) for k in range(3)] == [10.0, 40.0, 20.0]
+    (ran,) = simulate(World([machine(1, "oak")], recorded=True), [result]).ran
     assert (ran.start, ran.end) == (3.0, 73.0)
 
 
 def test_a_job_of_a_history_may_have_been_submitted_as_text():
     text = yaml.safe_dump({**SPEC, "attributes": {"system": {"duration": 100, "class": "big"}}}) + "# 1.10"
-    (found,) = from_history([{**row("a", 3.0, 40.0), "jobspec": text}])
-    assert (found.job_class, found.run) == ("big", 40.0)
-    assert simulate(World([machine(4, "oak")], recorded=True), [found]).ran[0].cores == 4
+    (result,) = from_history([{**row("a", 3.0, 40.0), "jobspec": text}])
+    assert (result.job_class, result.run) == ("big", 40.0)
+    assert simulate(World([machine(4, "oak")], recorded=True), [result]).ran[0].cores == 4
 
 
 def test_a_servers_history_becomes_arrivals():
     notes = Counter()
     rows = [row("c", 9.0), row("a", 3.0, 40.0), row("b", 5.0, 20.0), row("d", 9.5, requestor="bob")]
-    found = list(from_history(rows, notes))
-    assert [(one.id, one.run) for one in found] == [("a", 40.0), ("b", 20.0), ("c", 30.0), ("d", 30.0)]
+    results = list(from_history(rows, notes))
+    assert [(one.id, one.run) for one in results] == [("a", 40.0), ("b", 20.0), ("c", 30.0), ("d", 30.0)]
     assert notes == {"never ran: a run time was drawn from jobs like it": 2}
     assert list(from_history([row("x", 1.0)], notes)) == []
-    outcome = simulate(World([machine(4, "oak"), machine(4, "ash")], recorded=True), found)
+    outcome = simulate(World([machine(4, "oak"), machine(4, "ash")], recorded=True), results)
     assert [(one.id, one.cluster, one.cores, one.start) for one in outcome.ran] == [
         ("a", "oak", 4, 3.0),
         ("b", "oak", 4, 43.0),

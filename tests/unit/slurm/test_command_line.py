@@ -25,12 +25,12 @@ def forms(command: str, name: str) -> list[list[str]]:
     table = TABLES[command]
     letter = next((short for short, long in table.short.items() if long == name), "")
     if name in table.values:
-        found = [[f"--{name}=x"], [f"--{name}", "x"]]
-        found += [[f"-{letter}x"], [f"-{letter}", "x"]] if letter else []
+        results = [[f"--{name}=x"], [f"--{name}", "x"]]
+        results += [[f"-{letter}x"], [f"-{letter}", "x"]] if letter else []
     else:
-        found = [[f"--{name}"], *([[f"-{letter}"]] if letter else [])]
+        results = [[f"--{name}"], *([[f"-{letter}"]] if letter else [])]
     begun = next(name[:k] for k in range(1, len(name) + 1) if _only(table.every, name[:k], name))
-    return [*found, [f"--{begun}=x"] if name in table.values else [f"--{begun}"]]
+    return [*results, [f"--{begun}=x"] if name in table.values else [f"--{begun}"]]
 
 
 def _only(names: tuple[str, ...], begun: str, name: str) -> bool:
@@ -41,8 +41,8 @@ def _only(names: tuple[str, ...], begun: str, name: str) -> bool:
 def test_what_is_carried_is_read_in_every_form(command: str) -> None:
     for name in options(command, carried=True):
         for words in forms(command, name):
-            found = read_words(command, words)
-            assert found.options == {name: ["x" if name in TABLES[command].values else ""]}, words
+            result = read_words(command, words)
+            assert result.options == {name: ["x" if name in TABLES[command].values else ""]}, words
 
 
 @pytest.mark.parametrize("command", COMMANDS)

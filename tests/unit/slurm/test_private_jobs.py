@@ -15,9 +15,9 @@ INVALID = "slurm_load_jobs error: Invalid job id specified\n"
 
 def run(api: Api, token: str, command: str, *words: str, user: str = "ann") -> dict[str, Any]:
     body = {"words": list(words), "user": user, "uid": 1000, "at": api.service.clock()}
-    found: dict[str, Any] = api.good("POST", f"/v1/slurm/{command}", body, token)
-    assert found["exit"] or not found["err"], (command, words, found)
-    return found
+    results: dict[str, Any] = api.good("POST", f"/v1/slurm/{command}", body, token)
+    assert results["exit"] or not results["err"], (command, words, results)
+    return results
 
 
 @pytest.fixture
@@ -49,16 +49,16 @@ def test_another_users_private_job_is_no_job(api: Api, two: Any) -> None:
 def test_scancel_of_a_user_touches_no_other(api: Api, two: Any) -> None:
     oak, _, numbers = two
     assert run(api, oak.secret, "scancel", "-u", "ann")["exit"] == 0
-    left = run(api, oak.secret, "squeue", "-t", "all", "-h", "-o", "%i %t")["out"]
-    assert sorted(left.splitlines()) == [f"{numbers['ann']} CA", f"{numbers['bob']} PD"]
+    remaining = run(api, oak.secret, "squeue", "-t", "all", "-h", "-o", "%i %t")["out"]
+    assert sorted(remaining.splitlines()) == [f"{numbers['ann']} CA", f"{numbers['bob']} PD"]
 
 
 def test_scancel_of_an_element_leaves_the_others(api: Api, two: Any) -> None:
     ann = two[1]["ann"]
     number = api.good("POST", "/v1/jobs", jobspec(array="1-3"), ann)["number"]
     assert run(api, ann, "scancel", f"{number}_2")["exit"] == 0
-    left = run(api, ann, "squeue", "-j", str(number), "-r", "-t", "all", "-h", "-o", "%i %t")["out"]
-    assert sorted(left.splitlines()) == [f"{number}_1 PD", f"{number}_2 CA", f"{number}_3 PD"]
+    remaining = run(api, ann, "squeue", "-j", str(number), "-r", "-t", "all", "-h", "-o", "%i %t")["out"]
+    assert sorted(remaining.splitlines()) == [f"{number}_1 PD", f"{number}_2 CA", f"{number}_3 PD"]
 
 
 def test_scontrol_changes_a_job(api: Api, two: Any) -> None:
@@ -78,5 +78,5 @@ def test_scontrol_changes_a_job(api: Api, two: Any) -> None:
 
 def test_every_state_of_a_task_is_one_of_slurms() -> None:
     causes = ("", "memory", "deadline", "lost", "node", "preempted", "directory")
-    found = {state_of(str(state), cause) for state in TaskState for cause in causes}
-    assert found == SHORT.keys()
+    results = {state_of(str(state), cause) for state in TaskState for cause in causes}
+    assert results == SHORT.keys()

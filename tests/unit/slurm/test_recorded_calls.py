@@ -82,13 +82,13 @@ def chosen(words: list[str]) -> list[JobRow]:
 
 
 def test_recorded_squeue() -> None:
-    found = [(shlex.split(text), recorded) for text, recorded in calls() if text.startswith("squeue")]
-    assert len(found) == 5
-    for (_, *words), recorded in found:
-        given = read_words("squeue", words)
-        states = squeue.states_wanted(given, {})
+    results = [(shlex.split(text), recorded) for text, recorded in calls() if text.startswith("squeue")]
+    assert len(results) == 5
+    for (_, *words), recorded in results:
+        options = read_words("squeue", words)
+        states = squeue.states_wanted(options, {})
         shown = [one for one in chosen(words) if one.state in states]
-        assert squeue.written(shown, given, {}, 0) == recorded, words
+        assert squeue.written(shown, options, {}, 0) == recorded, words
 
 
 def test_recorded_sacct() -> None:
@@ -96,10 +96,10 @@ def test_recorded_sacct() -> None:
         command, *words = shlex.split(text)
         if command != "sacct" or not words:
             continue
-        given = read_words("sacct", words)
+        options = read_words("sacct", words)
         order = [int(number) for number in re.findall(r"^(\d+)", recorded, re.M)]
         shown = sorted(chosen(words), key=lambda one: order.index(one.number))
-        assert sacct.written(shown, given, {}, 0) == recorded
+        assert sacct.written(shown, options, {}, 0) == recorded
 
 
 def test_recorded_list_of_sacct() -> None:

@@ -64,15 +64,15 @@ def test_a_script_sees_its_place(shell: Shell, options: str, wanted: dict[str, s
     said = shell("sbatch", "--parsable", "-W", "-J", "see", "-D", shell.folder, *options.split(), "-o%j", path)
     number = said.stdout.strip()
     assert said.exit_code == 0, said.output
-    found = seen((shell.folder / number).read_text())
+    results = seen((shell.folder / number).read_text())
     job = shell.json("job", "show", number)
     same = {"JOB_ID": number, "JOBID": number, "OURS": number, "JOB_NAME": "see", "JOB_USER": job["requestor"]}
     same |= {"JOB_PARTITION": "oak", "CLUSTER_NAME": "oak", "SUBMIT_DIR": str(shell.folder), "RESTART_COUNT": "0"}
     same |= {"PROCID": "0", "LOCALID": "0", "NODEID": "0", "JOB_UID": str(os.getuid()), **wanted}
-    assert {name: found[name] for name in same} == same
+    assert {name: results[name] for name in same} == same
     placed = job["tasks"][0]["placement"]
-    assert int(found["CPUS_ON_NODE"]) == placed[found["NODE"]]["core"]
-    assert not Path(found["TMPDIR"]).exists()
+    assert int(results["CPUS_ON_NODE"]) == placed[results["NODE"]]["core"]
+    assert not Path(results["TMPDIR"]).exists()
 
 
 def test_elements_of_an_array_have_numbers_of_their_own(shell: Shell) -> None:
@@ -83,10 +83,10 @@ def test_elements_of_an_array_have_numbers_of_their_own(shell: Shell) -> None:
     login = pwd.getpwuid(os.getuid()).pw_name
     for index, number in own.items():
         [written] = shell.folder.glob(f"{array}_{index}.array.sh.{login}.{number}.*")
-        found = seen(written.read_text())
+        results = seen(written.read_text())
         same = {"JOB_ID": number, "ARRAY_JOB_ID": array, "ARRAY_TASK_ID": index, "ARRAY_TASK_COUNT": 3}
         same |= {"ARRAY_TASK_MIN": 2, "ARRAY_TASK_MAX": 6, "ARRAY_TASK_STEP": 2, "OURS": number}
-        assert {name: found[name] for name in same} == {name: str(value) for name, value in same.items()}
+        assert {name: results[name] for name in same} == {name: str(value) for name, value in same.items()}
 
 
 def test_a_script_has_a_folder_of_its_own_and_the_umask_of_its_submit(shell: Shell) -> None:

@@ -48,11 +48,11 @@ def test_a_day_with_slurms_commands(slurm: Commands, shell: Shell) -> None:
 
 
 def test_what_fails_is_told_in_slurms_words(slurm: Commands, shell: Shell) -> None:
-    told = json.loads((shared_folder() / "inputs" / "slurm-errors.json").read_text())
+    answer = json.loads((shared_folder() / "inputs" / "slurm-errors.json").read_text())
     shell.file("e.sh", "#!/bin/sh\nexit 3\n")
     ended = slurm("sbatch", "--parsable", "e.sh").strip()
     until(lambda: slurm("sacct", "-X", "-n", "-o", "State", "-j", ended).strip() == "FAILED")
-    for case in told:
+    for case in answer:
         words = shlex.split(case["call"].replace("3 (ended)", ended))
         done = slurm.run(*words)
         assert (done.stdout + done.stderr, done.returncode) == (case["text"], case["exit"]), case["call"]

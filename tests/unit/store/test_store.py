@@ -54,8 +54,8 @@ def test_a_large_job_is_stored_by_a_few_statements_and_as_task_by_task(
         return [*free, *gang, *odd, Task(f"{key}-1500", key, 1_500, 900, "last")]
 
     statements, add = list[str](), tasks._ADD
-    sa.event.listen(store.engine, "before_cursor_execute", lambda *told: statements.append(told[2]))
-    monkeypatch.setattr(tasks, "_ADD", lambda *told: statements.append("firsts") or add(*told))
+    sa.event.listen(store.engine, "before_cursor_execute", lambda *answer: statements.append(answer[2]))
+    monkeypatch.setattr(tasks, "_ADD", lambda *answer: statements.append("firsts") or add(*answer))
     for key, replicas in (("whole", tasks.REPLICAS), ("single", 10_000)):
         monkeypatch.setattr(tasks, "REPLICAS", replicas)
         with store.write() as connection:
@@ -132,8 +132,8 @@ def test_every_connection_waits_for_the_disk_and_holds_foreign_keys(store: Store
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         return
     with store.read() as connection:
-        told = {p: connection.exec_driver_sql(f"PRAGMA {p}").scalar() for p in ("journal_mode", "synchronous")}
-        assert told == {"journal_mode": "wal", "synchronous": 2}
+        answer = {p: connection.exec_driver_sql(f"PRAGMA {p}").scalar() for p in ("journal_mode", "synchronous")}
+        assert answer == {"journal_mode": "wal", "synchronous": 2}
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
@@ -212,9 +212,9 @@ def test_text_no_database_can_hold_is_stored_without_it(store: Store) -> None:
     with store.write() as connection:
         jobs.add(connection, job("j1", name="a\0b\ud800"), "text\0", {"why": "\0"})
     with store.read() as connection:
-        found = jobs.get(connection, "j1")
-        assert found is not None
-        assert found.name == "a\ufffdb?"
+        result = jobs.get(connection, "j1")
+        assert result is not None
+        assert result.name == "a\ufffdb?"
         assert jobs.get(connection, "j1\0") is None
 
 
@@ -248,8 +248,8 @@ def test_store_of_the_first_version_keeps_its_credentials(tmp_path: Path) -> Non
     engine.dispose()
     store = open_store(str(tmp_path / "old.db"))
     with store.read() as connection:
-        [found] = credentials.some(connection, credentials.valid(connection, ["h"], 2.0))
-        assert (found.clusters, found.kind) == (("c1",), "token")
+        [result] = credentials.some(connection, credentials.valid(connection, ["h"], 2.0))
+        assert (result.clusters, result.kind) == (("c1",), "token")
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     store.close()
 

@@ -32,8 +32,8 @@ def filled(store: Store) -> list[Any]:
 
 def rows(store: Store) -> list[Any]:
     with store.read() as connection:
-        found = [connection.execute(t.select().order_by(*t.primary_key)).all() for t in metadata.sorted_tables]
-    return [[tuple(row) for row in each] for each in found]
+        results = [connection.execute(t.select().order_by(*t.primary_key)).all() for t in metadata.sorted_tables]
+    return [[tuple(row) for row in each] for each in results]
 
 
 def test_backup_is_restored_into_either_kind_of_store(

@@ -70,8 +70,8 @@ def test_no_reader_passes_an_event_that_is_stored_later(pair: list[Store]) -> No
         chance = random.Random(k)
         for n in range(ROUNDS):
 
-            def part(connection: sa.Connection, told: str = f"{k}.{n}") -> None:
-                events.add(connection, 0.0, "c", "job", told=told)
+            def part(connection: sa.Connection, text: str = f"{k}.{n}") -> None:
+                events.add(connection, 0.0, "c", "job", told=text)
                 time.sleep(chance.random() / 200)
 
             if chance.random() < 0.2:
@@ -84,8 +84,8 @@ def test_no_reader_passes_an_event_that_is_stored_later(pair: list[Store]) -> No
             last = done.is_set()
             upto = pair[0].event_horizon().number
             with pair[0].read() as connection:
-                found = events.after(connection, seen[-1][0] if seen else 0, None, upto=upto)
-            seen.extend((event.number, event.facts["told"]) for event in found)
+                result = events.after(connection, seen[-1][0] if seen else 0, None, upto=upto)
+            seen.extend((event.number, event.facts["told"]) for event in result)
             if last:
                 return
 
@@ -97,7 +97,7 @@ def test_no_reader_passes_an_event_that_is_stored_later(pair: list[Store]) -> No
     with pair[1].read() as connection:
         stored = [(event.number, event.facts["told"]) for event in events.after(connection, 0, None, most=10_000)]
     assert seen == stored
-    assert len({told for _, told in stored}) == WRITERS * ROUNDS
+    assert len({text for _, text in stored}) == WRITERS * ROUNDS
 
 
 def test_event_is_read_once_all_before_it_are_stored(pair: list[Store]) -> None:
@@ -218,9 +218,9 @@ def test_states_kept_in_memory_miss_no_booking_whose_event_is_stored_later(serve
     slow.join()
     assert board.board is not None
     with there.store.read() as connection:
-        found = cluster_states.changed(connection, board.board.event)
-    assert found is not None
-    assert oak in found
+        result = cluster_states.changed(connection, board.board.event)
+    assert result is not None
+    assert oak in result
 
 
 def test_one_key_sent_to_two_servers_at_once_makes_one_job(servers: list[Cluster]) -> None:

@@ -156,15 +156,15 @@ def test_page_takes_no_more_work_as_the_history_grows(store: Store) -> None:
         pytest.skip("counts the instructions of SQLite")
     for name in NAMES:
         add_cluster(store, f"id-{name}", name)
-    found = []
+    results = []
     for begin, end in ((0, 300), (300, 6_000)):
         with store.write() as connection:
             for k in range(begin, end):
                 at, who = ("elm" if k % 100 == 7 and k < 300 else "oak"), "rare" if k == 44 else "ann"
                 state = JobState.FAILED if k == 55 else JobState.COMPLETED
                 jobs.add(connection, JobRecord(f"{k:024x}", "", who, f"id-{at}", at, 1, 0.0, state), "", {})
-        found.append({name: steps_of(store, chosen) for name, chosen in LONG.items()})
-    assert {name: many for name, many in found[1].items() if many > 2 * found[0][name] + 10} == {}
+        results.append({name: steps_of(store, chosen) for name, chosen in LONG.items()})
+    assert {name: many for name, many in results[1].items() if many > 2 * results[0][name] + 10} == {}
 
 
 def test_file_gives_space_back_after_forgetting(store: Store) -> None:

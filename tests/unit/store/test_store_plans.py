@@ -9,10 +9,10 @@ from rainbow.store.schema import clusters
 NAMED = [f"j-{k}" for k in range(200)]
 
 
-def how(connection, statement, **given):
+def how(connection, statement, **options):
     """SQLite's own plan of a statement, in words."""
     compiled = statement.compile(connection, compile_kwargs={"literal_binds": False, "render_postcompile": True})
-    values = compiled.construct_params(given)
+    values = compiled.construct_params(options)
     ordered = tuple(values[name] for name in compiled.positiontup)
     rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", ordered)
     return " ".join(row[3] for row in rows)
@@ -35,8 +35,8 @@ def test_statement_looks_into_its_index(service, statement, given, by):
     with service.store.read() as connection:
         if connection.dialect.name != "sqlite":
             pytest.skip("the plans of PostgreSQL follow its statistics")
-        told = how(connection, statement, **given)
-    assert f"SEARCH {by}" in told
+        answer = how(connection, statement, **given)
+    assert f"SEARCH {by}" in answer
 
 
 LISTS = {
@@ -53,12 +53,12 @@ def test_lists_do_not_go_through_all_jobs_that_are_kept(service, index):
     with service.store.read() as connection:
         if connection.dialect.name != "sqlite":
             pytest.skip("the plans of PostgreSQL follow its statistics")
-        asked = []
-        sa.event.listen(connection, "before_cursor_execute", lambda *told: asked.append((told[2], told[3])))
+        requests = []
+        sa.event.listen(connection, "before_cursor_execute", lambda *answer: requests.append((answer[2], answer[3])))
         for ask in LISTS[index]:
-            asked.clear()
+            requests.clear()
             ask(connection)
-            text, values = asked[0]
+            text, values = requests[0]
             plan = " / ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values))
             assert index in plan, plan
             assert not {"SCAN jobs", "SCAN j"} & set(plan.split(" / ")), plan

@@ -168,12 +168,17 @@ def test_stored_jobs_are_numbered_the_oldest_first(new_database: Callable[[], st
         "tasks": [{"command": ["true"], "slot": "s", "count": {"per_slot": 1}}],
         "attributes": {"system": {"array": "0-3"}},
     }
-    kept = {"0003": "no jobspec", "0001": {**array, "attributes": {}}, "0002": array, "0004": {"array": "of nothing"}}
+    stored = {
+        "0003": "no jobspec",
+        "0001": {**array, "attributes": {}},
+        "0002": array,
+        "0004": {"array": "of nothing"},
+    }
     tables = sa.MetaData()
     tables.reflect(engine)
     parents = {"clusters.id": "a"}
     with engine.begin() as connection:
-        for job, jobspec in kept.items():
+        for job, jobspec in stored.items():
             row = {column.name: value_of(column, parents) for column in tables.tables["jobs"].columns}
             row |= {"id": job, "jobspec": json.dumps(jobspec), "idempotency": None, "state": "WAITING"}
             connection.execute(tables.tables["jobs"].insert(), row)

@@ -108,9 +108,9 @@ def _moment(begin: str) -> str:
         raise NotCarriedError(f"Grid Engine cannot be told to begin at {begin:.40}") from None
 
 
-def _own(given: Mapping[str, Any]) -> list[str]:
+def _own(options: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
-    for name, value in given.items():
+    for name, value in options.items():
         if name not in LISTED:
             raise NotCarriedError(f"site.{KIND} has no option {name:.40}; it has {', '.join(LISTED)}")
         for each in value if isinstance(value, list) else [value]:
@@ -122,10 +122,10 @@ def call_of(
     run: Run, mark: str, place: CallPlace, element: Element | None, spread: str, pe: str
 ) -> tuple[SbatchCall, int]:
     """Return the call for a run, or for the elements of an array `spread` (a-b:c), and its slots."""
-    asked, slots = words_for(run, pe)
+    query, slots = words_for(run, pe)
     request, folder, umask = run.request or {}, folder_of(run, place), umask_of(run)
     system = request.get("system") or {}
-    words = ["-S", "/bin/sh", "-wd", folder, "-w", "e", "-r", "n", *asked]
+    words = ["-S", "/bin/sh", "-wd", folder, "-w", "e", "-r", "n", *query]
     words += ["-N", name_of(str(request.get("name") or "rainbow")), "-A", account_mark(mark)]
     output, errors = output_of(run, place, element), errors_of(run)
     words += ["-o", written(output, spread), *(["-e", written(errors, spread)] if errors else ["-j", "y"])]
@@ -187,15 +187,15 @@ exit $code
 
 def wrapper(run: Run, script: str, place: CallPlace, slots: int, folder: str, umask: int, *, in_array: bool) -> str:
     """Return the script that Grid Engine runs: it prepares what a job sees, runs it, and ends as Grid Engine may."""
-    told = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], "RAINBOW_TASK_RANK": "0", "RAINBOW_TASK_COUNT": "1"}
+    answer = {"RAINBOW_JOB": run.job, "RAINBOW_TASK": run.id[0], "RAINBOW_TASK_RANK": "0", "RAINBOW_TASK_COUNT": "1"}
     of_job = {name: value for name, value in run.variables.items() if value and (not in_array or name in OF_ARRAY)}
-    given = {**of_job, **place.visible, **told, **run.environment}
+    options = {**of_job, **place.visible, **answer, **run.environment}
     if in_array:  # elements have one script: which one it is Grid Engine says
-        given = {name: value for name, value in given.items() if name not in ("RAINBOW_TASK", INDEX)}
-        given = {name: value for name, value in given.items() if not name.startswith("SLURM_ARRAY_TASK_ID")}
+        options = {name: value for name, value in options.items() if name not in ("RAINBOW_TASK", INDEX)}
+        options = {name: value for name, value in options.items() if not name.startswith("SLURM_ARRAY_TASK_ID")}
     lines = [AS_SLURM, *([ELEMENT] if in_array else [])]
     lines += [f"export SLURM_NTASKS={slots} SLURM_NPROCS={slots} SLURM_CPUS_PER_TASK=1\n"]
-    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in given.items() if value is not None]
+    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in options.items() if value is not None]
     if umask >= 0:
         lines.append(NEW_FILE.format(umask=umask, mode=0o666 & ~umask))
     words = [str(word) for word in (run.request or {}).get("arguments") or ()]

@@ -59,8 +59,8 @@ class GridHandover(Handover):
             self._mark(batch)
         place = replace(self._place, account=account, bounds=self._identity.bounds())
         call, _ = call_of(run, first.mark, place, first.element, spread, self.pe)
-        told = requestor and self._identity.how == "service"
-        context = ["-ac", f"for={one_line(requestor)[:LONGEST_CONTEXT]}"] if told else []
+        answer = requestor and self._identity.how == "service"
+        context = ["-ac", f"for={one_line(requestor)[:LONGEST_CONTEXT]}"] if answer else []
         for one in batch:
             one.asked_at = time.time()
         said = self._commands.submit(("qsub", "-terse", *context, *call.words), call, account, requestor)
@@ -74,8 +74,8 @@ class GridHandover(Handover):
 
     def _is_there(self, batch: Sequence[Active]) -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):
-            asked = GridEngine().jobs(())
-            rows, _ = asked.read("\f".join(self._commands.ask(*one) for one in (asked.command, *asked.also)))
+            request = GridEngine().jobs(())
+            rows, _ = request.read("\f".join(self._commands.ask(*one) for one in (request.command, *request.also)))
             marks = {active.mark for active in batch if active.mark}
             return any(row.mark in marks for row in rows.values())
         return False
@@ -95,7 +95,7 @@ class GridHandover(Handover):
         _, slots = words_for(run, self.pe)
         return Carried(({"ntasks": str(slots)},), 1)
 
-    def shares(self, run: Run, asked: Carried) -> int:
+    def shares(self, run: Run, request: Carried) -> int:
         """Return 1: what starts on several nodes, the job starts itself."""
         return 1
 

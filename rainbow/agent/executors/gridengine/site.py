@@ -56,11 +56,11 @@ class GridEngine:
         number = job.partition("_")[0]
 
         def stuck(said: str) -> dict[str, Final]:
-            found = details(said).get(number)
-            if found is None or not found.fault:
+            result = details(said).get(number)
+            if result is None or not result.fault:
                 return {}
             return {
-                job: Final(STUCK, reason=found.fault, user=found.user, submitted=found.submitted, mark=found.mark)
+                job: Final(STUCK, reason=result.fault, user=result.user, submitted=result.submitted, mark=result.mark)
             }
 
         return (
@@ -91,8 +91,10 @@ class GridEngine:
         number = job.partition("_")[0]
 
         def read(said: str) -> Final | None:
-            found = details(said).get(number)
-            return None if found is None else Final("", user=found.user, submitted=found.submitted, mark=found.mark)
+            result = details(said).get(number)
+            return (
+                None if result is None else Final("", user=result.user, submitted=result.submitted, mark=result.mark)
+            )
 
         return Question(("qstat", "-xml", "-j", number), read)
 
@@ -130,7 +132,7 @@ class GridEngine:
     def planned(self, said: str) -> tuple[int, float] | None:
         """Read nothing: `qsub -w v` says whether a job fits, and not when it would start."""
 
-    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], query: str) -> Pending:
         """Say why a job has not begun."""
         kind, words = class_of(row)
         others = queue.get("", ())
@@ -145,10 +147,10 @@ class GridEngine:
             "priority": row.priority,
             "rank": rank if others else None,
             "pending": len(others) or None,
-            "asked_at": asked or None,
+            "asked_at": query or None,
         }
-        told = {key: value for key, value in facts.items() if value is not None}
-        return Pending(f"site:{row.state}"[:100], text[:300], told)
+        answer = {key: value for key, value in facts.items() if value is not None}
+        return Pending(f"site:{row.state}"[:100], text[:300], answer)
 
     def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
         """Say how a run ended."""
@@ -171,8 +173,8 @@ def number_of(said: str) -> str:
     >>> number_of("52\\n"), number_of("quota 3 GB\\n53.2-6:2\\n"), number_of("no\\n")
     ('52', '53', '')
     """
-    found = {number for number, _ in NUMBER.findall(said)}
-    return found.pop() if len(found) == 1 else ""
+    results = {number for number, _ in NUMBER.findall(said)}
+    return results.pop() if len(results) == 1 else ""
 
 
 def refusal_of(said: str) -> str:
@@ -224,12 +226,12 @@ def elements(text: str) -> Iterator[int]:
     >>> list(elements("2,4-8:2"))
     [2, 4, 6, 8]
     """
-    left = MOST_ELEMENTS
+    remaining = MOST_ELEMENTS
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
-        if found:
-            numbers = range(int(found[1]), int(found[2] or found[1]) + 1, max(1, int(found[3] or 1)))[:left]
-            left -= len(numbers)
+        result = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
+        if result:
+            numbers = range(int(result[1]), int(result[2] or result[1]) + 1, max(1, int(result[3] or 1)))[:remaining]
+            remaining -= len(numbers)
             yield from numbers
 
 
@@ -300,8 +302,8 @@ def read_rows(said: str) -> tuple[dict[str, Row], list[str]]:
         if one is None or one.user != row.user:
             continue  # it came or went between the two answers
         reason = "; ".join(one.reasons)
-        told = (row.start, row.priority, row.planned, row.partition, row.nodes, reason, row.user, one.submitted)
-        rows[row.id] = Row(row.id, row.state, row.phase, *told, one.mark)
+        answers = (row.start, row.priority, row.planned, row.partition, row.nodes, reason, row.user, one.submitted)
+        rows[row.id] = Row(row.id, row.state, row.phase, *answers, one.mark)
     return rows, [] if _parsed(first).tag == "job_info" else [first[:200]]
 
 
@@ -332,10 +334,10 @@ def read_accounts(said: str) -> dict[str, Final]:
     """Read records of qacct; of a job that ran several times the last counts."""
     result: dict[str, Final] = {}
     for part in SEPARATOR.split(said)[1:]:
-        told = dict(_pairs(part.splitlines()))
-        number, element = told.get("jobnumber", ""), told.get("taskid", "")
+        answer = dict(_pairs(part.splitlines()))
+        number, element = answer.get("jobnumber", ""), answer.get("taskid", "")
         if number.isdecimal():
-            result[f"{number}_{element}" if element.isdecimal() else number] = _final(told)
+            result[f"{number}_{element}" if element.isdecimal() else number] = _final(answer)
     return result
 
 
@@ -345,14 +347,14 @@ def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield name, value.strip()
 
 
-def _final(told: Mapping[str, str]) -> Final:
-    failed, _, words = told.get("failed", "").partition(":")
-    why, code = _number(failed), _number(told.get("exit_status", "").partition("(")[0])
+def _final(answer: Mapping[str, str]) -> Final:
+    failed, _, words = answer.get("failed", "").partition(":")
+    why, code = _number(failed), _number(answer.get("exit_status", "").partition("(")[0])
     submitted = ""
     with suppress(ValueError):
-        submitted = datetime.strptime(told.get("qsub_time", ""), "%a %b %d %H:%M:%S %Y").isoformat()
-    whose = (told.get("owner", ""), submitted, read_mark(told.get("account", "")))
-    where = (told.get("qname", ""), told.get("hostname", ""))
+        submitted = datetime.strptime(answer.get("qsub_time", ""), "%a %b %d %H:%M:%S %Y").isoformat()
+    whose = (answer.get("owner", ""), submitted, read_mark(answer.get("account", "")))
+    where = (answer.get("qname", ""), answer.get("hostname", ""))
     number = code - 128 if code > 128 else 0
     if why == LIMITED:
         return Final("TIMEOUT", (0, number), (0, 0), words.strip(), "", *whose, *where)

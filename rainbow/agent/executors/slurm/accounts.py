@@ -74,10 +74,10 @@ class SiteAccount:
     def bounded(self, options: Options) -> Options:
         """Return options of sbatch as the site lets it ask for them; NotCarriedError for another partition."""
         result = {**options, **({"account": self.slurm_account} if self.slurm_account else {})}
-        wanted = [name for name in result.get("partition", "").split(",") if name]
-        if self.partitions and not wanted:
+        requirements = [name for name in result.get("partition", "").split(",") if name]
+        if self.partitions and not requirements:
             result["partition"] = self.partitions[0]
-        if self.partitions and (wrong := sorted(set(wanted) - set(self.partitions))):
+        if self.partitions and (wrong := sorted(set(requirements) - set(self.partitions))):
             raise NotCarriedError(f"{self.name} may use {', '.join(self.partitions)} here, not {wrong[0]:.60}")
         return result
 
@@ -117,14 +117,14 @@ def login_path() -> str:
 
 def read_bounds(path: Path) -> SiteBounds:
     """Read the bounds in users.yaml; ConfigError says what is wrong with them."""
-    told = _read(path)
-    forbidden = told.get("forbidden") or ()
+    answer = _read(path)
+    forbidden = answer.get("forbidden") or ()
     try:
-        defaults, force = (site_options(dict(told.get(key) or {})) for key in ("defaults", "force"))
+        defaults, force = (site_options(dict(answer.get(key) or {})) for key in ("defaults", "force"))
         if isinstance(forbidden, str | Mapping):
             raise TypeError("forbidden must be a list of NAME or NAME=VALUE")
-        if kept := sorted(OURS.intersection({*defaults, *force, *forbidden})):
-            raise NotCarriedError(f"--{kept[0]} is set by Rainbow")
+        if stored := sorted(OURS.intersection({*defaults, *force, *forbidden})):
+            raise NotCarriedError(f"--{stored[0]} is set by Rainbow")
     except (NotCarriedError, TypeError, ValueError) as fault:
         raise ConfigError(f"{path}: {fault}") from None
     return SiteBounds(defaults, tuple(map(str, forbidden)), force)
@@ -132,14 +132,14 @@ def read_bounds(path: Path) -> SiteBounds:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        told = yaml.load(path.read_text(), LOADER)  # noqa: S506 (a safe one)
+        answer = yaml.load(path.read_text(), LOADER)  # noqa: S506 (a safe one)
     except (OSError, yaml.YAMLError) as fault:
         raise ConfigError(f"{path} cannot be read: {fault}") from fault
-    if not isinstance(told, Mapping):
+    if not isinstance(answer, Mapping):
         return {}
-    if wrong := sorted(map(str, set(told) - PARTS)):
+    if wrong := sorted(map(str, set(answer) - PARTS)):
         raise ConfigError(f"{path} has no key {wrong[0]:.60}; it may have {', '.join(sorted(PARTS))}")
-    return told
+    return answer
 
 
 def read_users(path: Path) -> dict[str, dict[str, Any]]:
@@ -147,11 +147,11 @@ def read_users(path: Path) -> dict[str, dict[str, Any]]:
     users = _read(path).get("users")
     if not isinstance(users, Mapping):
         raise ConfigError(f"{path} must have users: {{REQUESTOR: ACCOUNT}}")
-    found = {str(who): {"account": one} if isinstance(one, str) else one for who, one in users.items()}
-    for who, one in found.items():
+    results = {str(who): {"account": one} if isinstance(one, str) else one for who, one in users.items()}
+    for who, one in results.items():
         if not isinstance(one, Mapping) or not isinstance(one.get("account"), str) or set(one) - KEYS:
             raise ConfigError(f"{path}: {who:.60} must be an account, or have {', '.join(sorted(KEYS))}")
-    return {who: dict(one) for who, one in found.items()}
+    return {who: dict(one) for who, one in results.items()}
 
 
 def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> SiteAccount:
@@ -160,14 +160,14 @@ def account_of(users: Mapping[str, Mapping[str, Any]], requestor: str) -> SiteAc
     if entry is None:
         raise NotCarriedError(f"requestor {requestor or '?':.60} has no account at this site (users.yaml)")
     try:
-        found = pwd.getpwnam(entry["account"])
+        result = pwd.getpwnam(entry["account"])
     except KeyError:
         raise NotCarriedError(f"account {entry['account']:.60} does not exist at this site") from None
-    if found.pw_uid < LEAST or found.pw_gid == 0:
-        raise NotCarriedError(f"account {found.pw_name} belongs to the system and runs no jobs")
-    asked = entry.get("partitions") or ()
-    partitions = tuple(map(str, [asked] if isinstance(asked, str) else asked))
-    own = (found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell or "/bin/sh")
+    if result.pw_uid < LEAST or result.pw_gid == 0:
+        raise NotCarriedError(f"account {result.pw_name} belongs to the system and runs no jobs")
+    request = entry.get("partitions") or ()
+    partitions = tuple(map(str, [request] if isinstance(request, str) else request))
+    own = (result.pw_name, result.pw_uid, result.pw_gid, result.pw_dir, result.pw_shell or "/bin/sh")
     return SiteAccount(*own, str(entry.get("slurm_account") or ""), partitions)
 
 
@@ -209,8 +209,8 @@ class Identity:
             self.how == "self"
             and self._known(self._users).get(requestor, {"account": requestor})["account"] != self.own
         ):
-            told = f"this agent takes the jobs of {self.own} alone (--identity self), not of {requestor or '?':.60}"
-            raise NotCarriedError(told)
+            text = f"this agent takes the jobs of {self.own} alone (--identity self), not of {requestor or '?':.60}"
+            raise NotCarriedError(text)
         return None
 
     @property

@@ -102,40 +102,46 @@ def script_of(run: Run) -> str:
 
 
 def call_of(
-    run: Run, asked: Carried, mark: str, shares: int, place: CallPlace, element: Element | None = None, ids: str = ""
+    run: Run,
+    request: Carried,
+    mark: str,
+    shares: int,
+    place: CallPlace,
+    element: Element | None = None,
+    ids: str = "",
 ) -> SbatchCall:
     """Return the call for a run, or for an array of these ids; NotCarriedError names what cannot be handed over."""
-    options, later = _options(run, asked, mark, place, element), [*asked.components[1:]]
+    options, later = _options(run, request, mark, place, element), [*request.components[1:]]
     if element:
         options["array"] = ids
     script = script_of(run)
     components = _directives(script) if script else ()
-    said = [*components, *[{} for _ in asked.components]]
+    said = [*components, *[{} for _ in request.components]]
     options, *later = (place.bounds.bounded(*pair) for pair in zip([options, *later], said, strict=False))
     options = place.account.bounded(options) if place.account else options
     if not script and place.account:
         script = _as_script(run, shares, binds=place.binds)
     if not script:
         options["export"] = "NIL"  # a command gets its environment through the desk
-        words, starter = _words(options, *later), _starter(run, shares, len(asked.components), place, element)
+        words, starter = _words(options, *later), _starter(run, shares, len(request.components), place, element)
         return SbatchCall(words, starter, folder=options["chdir"], umask=umask_of(run))
-    given = components[0] if components else {}
+    inputs = components[0] if components else {}
     if index := run.environment.get(INDEX):
         options["array"] = ids or index
-    elif "array" in given:
+    elif "array" in inputs:
         raise NotCarriedError("its script asks for an array: submit it with rainbow submit, or write system.array")
-    if len(components) > len(asked.components):
+    if len(components) > len(request.components):
         raise NotCarriedError(
-            f"its script asks for {len(components)} components (hetjob), the jobspec for {len(asked.components)}: "
+            f"its script asks for {len(components)} components (hetjob), the jobspec for {len(request.components)}: "
             "submit it with rainbow submit"
         )
-    if "begin" in given:
+    if "begin" in inputs:
         options.setdefault("begin", "now")
     arguments = [str(word) for word in (run.request or {}).get("arguments") or ()]
     extra = ["/dev/stdin", *arguments] if arguments else []
-    options |= {"dependency": ""} if "dependency" in given else {}
+    options |= {"dependency": ""} if "dependency" in inputs else {}
     where = (options["chdir"], umask_of(run))
-    return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in given, *where)
+    return SbatchCall((*_words(options, *later), *extra), script, _exported(run, place), "hold" in inputs, *where)
 
 
 def may_rerun(run: Run) -> bool | None:
@@ -173,8 +179,8 @@ def placed(run: Run, *, pinned: bool) -> Carried:
     return Carried(({**options, **time_limit(run.duration)},), max(1, len(workers)))
 
 
-def _options(run: Run, asked: Carried, mark: str, place: CallPlace, element: Element | None) -> Options:
-    options, system = dict(asked.options), (run.request or {}).get("system") or {}
+def _options(run: Run, request: Carried, mark: str, place: CallPlace, element: Element | None) -> Options:
+    options, system = dict(request.options), (run.request or {}).get("system") or {}
     options.setdefault("job-name", "rainbow")
     options["comment"] = f"{one_line(system.get('comment'))} {mark}".strip()
     options.setdefault("open-mode", "append")
@@ -188,11 +194,11 @@ def _options(run: Run, asked: Carried, mark: str, place: CallPlace, element: Ele
 
 def output_of(run: Run, place: CallPlace, element: Element | None = None) -> str:
     """Return the file that a job writes to, as sbatch takes it: where it was asked for, else beside its work."""
-    asked = one_line((run.request or {}).get("system", {}).get("output"))
-    if not asked and not place.account and not (run.request and run.cwd and os.path.isdir(run.cwd)):
+    query = one_line((run.request or {}).get("system", {}).get("output"))
+    if not query and not place.account and not (run.request and run.cwd and os.path.isdir(run.cwd)):
         return str(place.desk / "outputs" / (f"{element.group}-%a" if element else key_of(run.id)))
     index = run.environment.get(INDEX)
-    path = asked or ("rainbow-%A_%a.out" if index or element else "rainbow-%j.out")
+    path = query or ("rainbow-%A_%a.out" if index or element else "rainbow-%j.out")
     if element or (script_of(run) and index):  # such a job is an element in Slurm, too
         return path
     return path.replace("%A", "%j").replace("%a", index or "%a")
@@ -211,15 +217,15 @@ def _exported(run: Run, place: CallPlace) -> dict[str, str]:
     own = {"RAINBOW_JOB": run.job, "RAINBOW_JOB_ID": number, "RAINBOW_TASK": run.id[0], **run.environment}
     if INDEX in own:
         del own["RAINBOW_TASK"], own[INDEX]
-    given = {**place.visible, **own}
+    options = {**place.visible, **own}
     # what begins with SLURM_ Slurm says itself
-    return {name: value for name, value in given.items() if value is not None and not name.startswith("SLURM_")}
+    return {name: value for name, value in options.items() if value is not None and not name.startswith("SLURM_")}
 
 
 def _directives(script: str) -> Sequence[Mapping[str, str]]:
     """Return the options that a script asks for itself, of each component."""
-    if found := OF_THE_CALL.search(script):
-        raise NotCarriedError(f"its script asks for {found[1]}, which is about the call and not the job")
+    if result := OF_THE_CALL.search(script):
+        raise NotCarriedError(f"its script asks for {result[1]}, which is about the call and not the job")
     try:
         return read_call(script).components
     except RainbowError as fault:

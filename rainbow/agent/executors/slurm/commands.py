@@ -76,11 +76,11 @@ class Commands:
         self._helper, self._rest = tuple(helper), rest
         self._environment = for_managers(os.environ)
 
-    def ask(self, *command: str, told: str = "", account: SiteAccount | None = None, requestor: str = "") -> str:
+    def ask(self, *command: str, text: str = "", account: SiteAccount | None = None, requestor: str = "") -> str:
         """Return what a command prints; CalledProcessError has its words, SilentError: it has not answered."""
         if account is not None and self._rest:
             return _passing(partial(self._rest.ask, command, account))
-        return _said(command, self._run(command, told, None, account, requestor))
+        return _said(command, self._run(command, text, None, account, requestor))
 
     def sbatch(self, call: SbatchCall, account: SiteAccount | None = None, requestor: str = "") -> str:
         """Submit a call. Its environment goes by a descriptor: named by --export, Slurm would add a login's."""
@@ -109,15 +109,15 @@ class Commands:
     def _run(
         self,
         command: Sequence[str],
-        told: str,
+        text: str,
         exported: Mapping[str, str] | None,
         account: SiteAccount | None,
         requestor: str,
         where: Where = ("", -1),
     ) -> subprocess.CompletedProcess[str]:
         if account is not None and self._helper:
-            return self._helped(command, told, exported, requestor, where)
-        return run(command, told, exported, self._environment, account, limit_of(command), where)
+            return self._helped(command, text, exported, requestor, where)
+        return run(command, text, exported, self._environment, account, limit_of(command), where)
 
     def helper_trouble(self) -> str:
         """Try the helper with a requestor that has no account; return what is wrong with it, empty: nothing."""
@@ -130,11 +130,11 @@ class Commands:
         return "" if "has no account" in done.stderr else f"the helper does not work: {words_of(done.stderr)}"
 
     def _helped(
-        self, command: Sequence[str], told: str, exported: Mapping[str, str] | None, requestor: str, where: Where
+        self, command: Sequence[str], text: str, exported: Mapping[str, str] | None, requestor: str, where: Where
     ) -> subprocess.CompletedProcess[str]:
-        question = {"requestor": requestor, "command": command, "input": told, "environment": exported}
-        asked = json.dumps({**question, "folder": where[0], "umask": where[1]})
-        done = run(self._helper, asked, None, self._environment, None, limit_of(command))
+        question = {"requestor": requestor, "command": command, "input": text, "environment": exported}
+        request = json.dumps({**question, "folder": where[0], "umask": where[1]})
+        done = run(self._helper, request, None, self._environment, None, limit_of(command))
         try:
             answer = json.loads(done.stdout)
             return subprocess.CompletedProcess(command, answer["code"], answer["out"], answer["err"])
@@ -168,7 +168,7 @@ def _said(command: Sequence[str], done: subprocess.CompletedProcess[str]) -> str
 
 def run(
     command: Sequence[str],
-    told: str,
+    text: str,
     exported: Mapping[str, str] | None,
     environment: Mapping[str, str],
     account: SiteAccount | None,
@@ -208,7 +208,7 @@ def run(
                 **as_account,
             ) as process:
                 try:
-                    out, err = process.communicate(told, limit)
+                    out, err = process.communicate(text, limit)
                 except BaseException as fault:  # what it has started must not go on without us
                     with contextlib.suppress(OSError):
                         os.killpg(process.pid, signal.SIGKILL)
@@ -281,16 +281,16 @@ def body_of(call: SbatchCall, version: int) -> dict[str, Any]:
     """
     options = [word for word in call.words if word.startswith("--")]
     rest = [word for word in call.words if not word.startswith("--")]
-    found = read_call(call.script, [*options, *(rest or ["script"])], {}, "script")
-    if len(found.components) > 1:
+    result = read_call(call.script, [*options, *(rest or ["script"])], {}, "script")
+    if len(result.components) > 1:
         raise NotCarriedError("a job of several components (hetjob) cannot be said to slurmrestd")
     if len(rest) > 1 and version < LISTS:  # slurmrestd 22.05 submits such a job, and crashes
         raise NotCarriedError("arguments of a script cannot be said to slurmrestd: put them into the script")
     job: dict[str, Any] = {}
-    for name, value in found.options.items():
+    for name, value in result.options.items():
         job |= _field(name, value)
     if "nodes" in job and "tasks" not in job:  # as sbatch says itself
-        job["tasks"] = read_range(found.options["nodes"])[0] * job.get("tasks_per_node", 1)
+        job["tasks"] = read_range(result.options["nodes"])[0] * job.get("tasks_per_node", 1)
     environment: Any = dict(call.environment or {})
     if version >= LISTS:
         environment = [f"{name}={value}" for name, value in environment.items()]
@@ -339,8 +339,8 @@ class Rest:
 
     def sbatch(self, call: SbatchCall, account: SiteAccount) -> str:
         """Submit a call; return the job's number."""
-        told = self._asked("POST", "/job/submit", account, body_of(call, self._version))
-        return str(told.get("job_id") or "")
+        answer = self._asked("POST", "/job/submit", account, body_of(call, self._version))
+        return str(answer.get("job_id") or "")
 
     def ask(self, command: Sequence[str], account: SiteAccount) -> str:
         """Do what a command of Slurm's does."""
@@ -355,15 +355,15 @@ class Rest:
         try:
             with self._lock, httpx.Client(timeout=COMMAND_TIMEOUT, trust_env=False) as client:
                 answer = client.request(method, self._url + path, headers=headers, json=body)
-            told = answer.json()
+            reported = answer.json()
         except (httpx.HTTPError, ValueError) as fault:
             raise SilentError(f"slurmrestd has not answered: {type(fault).__name__}") from fault
-        if told.get("job_id"):  # with it comes what else is to be said, such as that the job is held
-            return dict(told)
-        errors = [_words(one) for one in told.get("errors") or ()]
+        if reported.get("job_id"):  # with it comes what else is to be said, such as that the job is held
+            return dict(reported)
+        errors = [_words(one) for one in reported.get("errors") or ()]
         if errors or answer.is_error:
             raise subprocess.CalledProcessError(1, ("slurmrestd",), output="\n".join(errors) or answer.reason_phrase)
-        return dict(told)
+        return dict(reported)
 
     def _token(self, account: SiteAccount) -> str:
         path = self._tokens / account.name

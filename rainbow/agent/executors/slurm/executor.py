@@ -118,10 +118,10 @@ class SlurmExecutor:
 
     def _check(self, question: str, run: Run) -> None:
         try:
-            found = self._site.planned(self._handover.test(run))
-            self._checked[question] = Checked("", found and found[1])
-            if found is not None:
-                self._plans[found[0]] = time.monotonic(), time.monotonic() + found[1]
+            result = self._site.planned(self._handover.test(run))
+            self._checked[question] = Checked("", result and result[1])
+            if result is not None:
+                self._plans[result[0]] = time.monotonic(), time.monotonic() + result[1]
         except NotCarriedError as fault:
             self._checked[question] = Checked(f"it cannot be handed over to {self._site.name}: {fault}")
         except subprocess.CalledProcessError as fault:
@@ -202,14 +202,14 @@ class SlurmExecutor:
 
     def _look_up(self, active: Active, now: float) -> None:
         """Look which cores Slurm gave a run that is bound to them, as its node has written down."""
-        if now < active.given_at < math.inf and (given := self._desk.given(active.run.id)) is not None:
+        if now < active.given_at < math.inf and (options := self._desk.given(active.run.id)) is not None:
             active.given_at = math.inf
-            self._watcher.given[active.run.id] = given
+            self._watcher.given[active.run.id] = options
 
     def given(self) -> Mapping[RunId, Given]:
         """Return what Slurm gave the runs of which that was heard since the last call."""
-        given, self._watcher.given = self._watcher.given, {}
-        return given
+        options, self._watcher.given = self._watcher.given, {}
+        return options
 
     def _begin(self, active: Active) -> None:
         if not active.has_begun:

@@ -106,9 +106,9 @@ class Handover:
             before = len(self._alike[alike])
             time.sleep(MOMENT)
         with self._lock:
-            found = self._alike.pop(alike)
-        for k in range(0, len(found), MOST_ELEMENTS):
-            self._submit(found[k : k + MOST_ELEMENTS])
+            result = self._alike.pop(alike)
+        for k in range(0, len(result), MOST_ELEMENTS):
+            self._submit(result[k : k + MOST_ELEMENTS])
 
     def _submit(self, batch: Sequence[Active]) -> None:
         """Hand over a run, or several as an array."""
@@ -138,16 +138,16 @@ class Handover:
     def _hand_over(self, batch: Sequence[Active]) -> None:
         first = batch[0]
         run, requestor = first.run, requestor_of(first.run)
-        account, asked = self._identity.account(requestor), self.carried(run)
+        account, request = self._identity.account(requestor), self.carried(run)
         for active in batch:
-            active.account, active.shares = account, self.shares(active.run, asked)
+            active.account, active.shares = account, self.shares(active.run, request)
         if not first.mark:
             self._mark(batch)
-        told = requestor and self._identity.how == "service"
-        mark = f"for={one_line(requestor)} {first.mark}" if told else first.mark
+        answer = requestor and self._identity.how == "service"
+        mark = f"for={one_line(requestor)} {first.mark}" if answer else first.mark
         ids = ",".join(active.element.number for active in batch if active.element)
         place = replace(self._place, account=account, bounds=self._identity.bounds())
-        call = call_of(run, asked, mark, first.shares, place, first.element, ids)
+        call = call_of(run, request, mark, first.shares, place, first.element, ids)
         for active in batch:
             active.asked_at = time.time()
         said = self._commands.sbatch(call, account, requestor)
@@ -164,16 +164,16 @@ class Handover:
     def test(self, run: Run) -> str:
         """Let sbatch only try a run; return what it says. NotCarriedError, CalledProcessError: why it is refused."""
         requestor = requestor_of(run)
-        account, asked = self._identity.account(requestor), self.carried(run)
+        account, request = self._identity.account(requestor), self.carried(run)
         place = replace(self._place, account=account, bounds=self._identity.bounds())
-        call = call_of(run, asked, "", self.shares(run, asked), place)
+        call = call_of(run, request, "", self.shares(run, request), place)
         return self._commands.test(call, account, requestor)
 
     def _is_there(self, batch: Sequence[Active]) -> bool:
         """Return whether a call has left a job, although it failed; the watcher finds it by its mark."""
         with contextlib.suppress(subprocess.CalledProcessError):
-            asked = Slurm().jobs([batch[0].account.name] if batch[0].account else [])
-            rows, _ = asked.read(self._commands.ask(*asked.command))
+            request = Slurm().jobs([batch[0].account.name] if batch[0].account else [])
+            rows, _ = request.read(self._commands.ask(*request.command))
             marks = {active.mark for active in batch if active.mark}
             return any(row.mark in marks for row in rows.values())
         return False
@@ -209,14 +209,14 @@ class Handover:
         if "hostlist" not in str(request.get("constraint")):
             return ()
         if self._hosts is None:
-            asked = Slurm().nodes()
-            self._hosts = asked.read(self._commands.ask(*asked.command))
+            query = Slurm().nodes()
+            self._hosts = query.read(self._commands.ask(*query.command))
         return self._hosts
 
-    def shares(self, run: Run, asked: Carried) -> int:
+    def shares(self, run: Run, request: Carried) -> int:
         """Return how many times our own program starts: once on each node, or for each process of its own slot."""
         if run.request and not run.placement:
-            return max(1, min(run.processes, asked.tasks))
+            return max(1, min(run.processes, request.tasks))
         return len(shares(run)) if workers_of(run) else 1
 
     def adopted(self, active: Active) -> None:

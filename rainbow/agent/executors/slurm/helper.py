@@ -44,8 +44,8 @@ def answer(question: dict[str, Any], users: Path) -> dict[str, Any]:
 def check_file(path: Path) -> None:
     """Raise RainbowError unless only root can change the file, and the folder it is in."""
     for each in (path, path.resolve().parent):
-        found = each.stat()
-        if found.st_uid or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX):
+        result = each.stat()
+        if result.st_uid or (result.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not result.st_mode & stat.S_ISVTX):
             raise RainbowError(f"{each} can be changed by others than root")
 
 

@@ -132,8 +132,8 @@ def files(active: Active, place: CallPlace) -> list[Path]:
     base = Path(folder_of(active.run, place))
     named = [output_of(active.run, place, active.element), errors_of(active.run)]
     called = one_line((active.run.request or {}).get("name"))
-    found = [name.replace("%A", number).replace("%a", index).replace("%x", called) for name in named if name]
-    return [base / (name if index else name.replace("%j", number)) for name in found]
+    results = [name.replace("%A", number).replace("%a", index).replace("%x", called) for name in named if name]
+    return [base / (name if index else name.replace("%j", number)) for name in results]
 
 
 def tails(active: Active, place: CallPlace, commands: Commands) -> Written:
@@ -146,7 +146,7 @@ def unbound(active: Active, place: CallPlace) -> str:
     account = active.account
     if account is None or not place.binds or script_of(active.run):
         return ""
-    shut = [found for each in bare.files() if (found := account.cannot_read(each))]
+    shut = [path for each in bare.files() if (path := account.cannot_read(each))]
     return f"Rainbow has not bound it to its cores: {account.name} cannot read {shut[0]}" if shut else ""
 
 
@@ -177,8 +177,8 @@ def _end_of(active: Active, path: Path, commands: Commands) -> str:
     keep = active.run.output
     if active.account is None:
         return read_end(path, keep)
-    asked = {"account": active.account, "requestor": requestor_of(active.run)}
+    request = {"account": active.account, "requestor": requestor_of(active.run)}
     with contextlib.suppress(subprocess.CalledProcessError, SilentError):
-        said = commands.ask("tail", "-c", str(keep), "--", str(path), **asked)  # type: ignore[arg-type]
+        said = commands.ask("tail", "-c", str(keep), "--", str(path), **request)  # type: ignore[arg-type]
         return said.replace("\0", "\N{REPLACEMENT CHARACTER}")
     return ""

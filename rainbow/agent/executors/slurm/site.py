@@ -45,8 +45,8 @@ class Slurm:
 
     def submit(self, run: Run, mark: str) -> Question[str]:
         """Ask for a run; arrays, other accounts and what only the executor knows are in handover.py."""
-        asked = carried(run.request, run.duration) if run.request else placed(run, pinned=False)
-        call = call_of(run, asked, mark, 1, CallPlace(Path("/tmp"), {}))  # noqa: S108 - nothing is written
+        request = carried(run.request, run.duration) if run.request else placed(run, pinned=False)
+        call = call_of(run, request, mark, 1, CallPlace(Path("/tmp"), {}))  # noqa: S108 - nothing is written
         return Question(("sbatch", "--parsable", *call.words), number_of, call.script)
 
     def jobs(self, accounts: Sequence[str]) -> Question[tuple[dict[str, Row], list[str]]]:
@@ -67,8 +67,8 @@ class Slurm:
         """Ask the controller; who canceled a job is in the accounts alone."""
 
         def recorded(said: str) -> dict[str, Final]:
-            found = status.read_record(said)
-            return {job: found} if found else {}
+            result = status.read_record(said)
+            return {job: result} if result else {}
 
         return (
             Question(("scontrol", "-d", "-o", "show", "job", job), recorded),
@@ -123,9 +123,9 @@ class Slurm:
         """Read what `sbatch --test-only` says on its standard error; it submits nothing."""
         return status.planned(said, datetime.now())
 
-    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
+    def waiting(self, row: Row, queue: Mapping[str, Sequence[int]], query: str) -> Pending:
         """Say why a job has not begun, in Slurm's words and ours."""
-        return status.waiting(row, queue, asked)
+        return status.waiting(row, queue, query)
 
     def ended(self, run: RunId, job: str, final: Final, *, ours: bool) -> Ended:
         """Say how a run ended."""
@@ -147,8 +147,8 @@ def number_of(said: str) -> str:
     >>> number_of("your quota: 12 GB\\n530;oak\\nhave a nice day\\n"), number_of("quota 12\\n")
     ('530', '')
     """
-    found = NUMBER.findall(said)
-    return found[0][0] if len({number for number, _ in found}) == 1 else ""
+    result = NUMBER.findall(said)
+    return result[0][0] if len({number for number, _ in result}) == 1 else ""
 
 
 def _of(accounts: Sequence[str]) -> tuple[str, ...]:

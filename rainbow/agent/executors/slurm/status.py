@@ -86,13 +86,13 @@ def mark_in(comment: str) -> str:
 
 def read_queue(text: str) -> dict[str, list[int]]:
     """Read what `squeue -t PD -o QUEUE` prints; return all pending priorities by partition, the least first."""
-    found: dict[str, list[int]] = {}
+    results: dict[str, list[int]] = {}
     for line in text.splitlines():
         parts = line.split("|")
         if len(parts) == 3 and parts[2].strip().isdecimal():
             for partition in parts[1].split(","):
-                found.setdefault(partition.strip(), []).append(int(parts[2]))
-    return {partition: sorted(priorities) for partition, priorities in found.items()}
+                results.setdefault(partition.strip(), []).append(int(parts[2]))
+    return {partition: sorted(priorities) for partition, priorities in results.items()}
 
 
 def owner(line: str) -> tuple[str, str]:
@@ -133,8 +133,8 @@ def class_of(reason: str) -> tuple[str, str]:
     return "", ""
 
 
-def waiting(row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending:
-    """Say why a job has not begun. `queue`: sorted priorities of pending jobs; `asked`: when it was looked up.
+def waiting(row: Row, queue: Mapping[str, Sequence[int]], query: str) -> Pending:
+    """Say why a job has not begun. `queue`: sorted priorities of pending jobs; `query`: when it was looked up.
 
     >>> waiting(Row("7", "PENDING", Phase.WAITING, "2026-11-22T06:44:00", 10, "n[1-2]", "batch", "", "Priority"),
     ...         {"batch": [10, 11, 12]}, "06:31").text
@@ -161,7 +161,7 @@ def waiting(row: Row, queue: Mapping[str, Sequence[int]], asked: str) -> Pending
         "pending": len(others) or None,
         "expected_start": _with_zone(row.start) if row.start else None,
         "planned_nodes": row.planned[:200] or None,
-        "asked_at": asked or None,
+        "asked_at": query or None,
     }
     code = f"site:{row.reason.partition(',')[0] or row.state}"[:100]
     return Pending(code, text[:300], {key: value for key, value in facts.items() if value is not None})
@@ -191,22 +191,22 @@ _COMMENT = re.compile(r" Comment=(.*?) +(?=StdErr=|$)", re.S)
 
 def read_record(text: str) -> Final | None:
     """Read what `scontrol -o show job ID` prints; None if that is no record of a job that is over."""
-    found = identity(text)
-    return found if found and PHASES.get(found.state) is Phase.ENDED else None
+    final = identity(text)
+    return final if final and PHASES.get(final.state) is Phase.ENDED else None
 
 
 def identity(text: str) -> Final | None:
     """Read whose job a record is of, and its state, whether it is over or not; None: that is no record."""
     fields, comment = _FIELDS.search(text), _COMMENT.search(text)
-    told: dict[str, str] = {}
+    answer: dict[str, str] = {}
     for name, value in _FIELD.findall(fields[0] if fields else text.partition(" Comment=")[0]):
-        told.setdefault(name, value)
-    if "JobState" not in told:
+        answer.setdefault(name, value)
+    if "JobState" not in answer:
         return None
-    code, derived = (_codes(told.get(name, "")) for name in ("ExitCode", "DerivedExitCode"))
-    whose = fields[1] if fields else "", told.get("SubmitTime", ""), mark_in(comment[1]) if comment else ""
-    where = ("" if (said := told.get(name, "")) in NONE else said for name in ("Partition", "NodeList"))
-    return Final(told["JobState"], code, derived, told.get("Reason", ""), "", *whose, *where)
+    code, derived = (_codes(answer.get(name, "")) for name in ("ExitCode", "DerivedExitCode"))
+    whose = fields[1] if fields else "", answer.get("SubmitTime", ""), mark_in(comment[1]) if comment else ""
+    where = ("" if (said := answer.get(name, "")) in NONE else said for name in ("Partition", "NodeList"))
+    return Final(answer["JobState"], code, derived, answer.get("Reason", ""), "", *whose, *where)
 
 
 _IDS = re.compile(r"JobId=(\d+)(?: ArrayJobId=(\d+) ArrayTaskId=(\d+) )?")
@@ -220,12 +220,12 @@ def read_records(text: str) -> dict[str, Final]:
     >>> read_records("JobId=9 ArrayJobId=8 ArrayTaskId=2 JobState=COMPLETED Reason=None ExitCode=0:0")["8_2"].state
     'COMPLETED'
     """
-    found: dict[str, Final | None] = {}
+    results: dict[str, Final | None] = {}
     for line in text.splitlines():
         if ids := _IDS.match(line):
             job = f"{ids[2]}_{ids[3]}" if ids[2] else ids[1]
-            found[job] = None if job in found else read_record(line)
-    return {job: final for job, final in found.items() if final}
+            results[job] = None if job in results else read_record(line)
+    return {job: final for job, final in results.items() if final}
 
 
 def read_accounted(text: str, delimiter: str = "|") -> dict[str, Final]:
@@ -247,8 +247,8 @@ def reserved(said: str) -> list[str]:
     >>> reserved("ReservationName=r StartTime=x Nodes=n[1-2] NodeCnt=2")
     ['n1', 'n2']
     """
-    found = re.search(r" Nodes=(\S+)", said)
-    return expand_hosts(found[1], MOST_NODES) or [] if found else []
+    result = re.search(r" Nodes=(\S+)", said)
+    return expand_hosts(result[1], MOST_NODES) or [] if result else []
 
 
 BOOTED = re.compile(r"^BOOT_TIME\s*=\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", re.M)
@@ -256,8 +256,8 @@ BOOTED = re.compile(r"^BOOT_TIME\s*=\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", re.M)
 
 def booted(said: str) -> float | None:
     """Return since when the controller runs, by what `scontrol show config` prints."""
-    found = BOOTED.search(said)
-    return datetime.fromisoformat(found[1]).timestamp() if found else None
+    result = BOOTED.search(said)
+    return datetime.fromisoformat(result[1]).timestamp() if result else None
 
 
 def _codes(text: str) -> tuple[int, int]:
@@ -319,10 +319,10 @@ def planned(said: str, now: datetime) -> tuple[int, float] | None:
     >>> planned("sbatch: Job 12 to start at 2026-11-22T17:30:30 using 4 processors", datetime(2026, 11, 22, 17, 30))
     (4, 30.0)
     """
-    found = PLANNED.search(said)
-    if found is None:
+    result = PLANNED.search(said)
+    if result is None:
         return None
-    return int(found[2]), max(0.0, (datetime.fromisoformat(found[1]) - now).total_seconds())
+    return int(result[2]), max(0.0, (datetime.fromisoformat(result[1]) - now).total_seconds())
 
 
 def cores(said: str) -> tuple[int, int, int]:
@@ -346,10 +346,10 @@ def backlog(said: str) -> tuple[int, float | None]:
 
 
 def _seconds(limit: str) -> int | None:
-    found = LIMIT.fullmatch(limit)
-    if found is None:
+    result = LIMIT.fullmatch(limit)
+    if result is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in result.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -363,12 +363,12 @@ def variables(
     """
     free, taken, whole = counted
     jobs, work = queued
-    told: dict[str, float] = {"cores_free": free, "cores_taken": taken, "pending_jobs": jobs}
+    answer: dict[str, float] = {"cores_free": free, "cores_taken": taken, "pending_jobs": jobs}
     if work is not None:
-        told["pending_core_seconds"] = work
-    told |= {SIZE.format(size): wait for size, wait in waits.items()}
+        answer["pending_core_seconds"] = work
+    answer |= {SIZE.format(size): wait for size, wait in waits.items()}
     if waits:
         low = min(waits.values())
         high = max(low, work / whole) if work is not None and whole else low
-        told |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
-    return told
+        answer |= {"expected_wait_low": low, "expected_wait_high": high, "expected_wait": (low + high) / 2}
+    return answer

@@ -81,8 +81,8 @@ class Watcher:
         return said is not None and is_ours(active, said, self._identity.own)
 
     def _ask(self, question: Question[T]) -> T:
-        asked = [one for one in (question.command, *question.also) if one]
-        return question.read("\f".join(self._commands.ask(*one, told=question.told) for one in asked))
+        requests = [one for one in (question.command, *question.also) if one]
+        return question.read("\f".join(self._commands.ask(*one, text=question.told) for one in requests))
 
     def _whose(self) -> list[str]:
         """Return all accounts we submit as; none: our own alone."""
@@ -139,9 +139,9 @@ class Watcher:
         self._seek([one for one in active if not one.native and not one.submitting])
         over = [one for one in numbered if one.final is None and self._is_over(one)]
         ended = [one for one in over if one.native in self.rows]
-        told = self._ask(self._site.over()) if len(ended) > FEW_JOBS else {}
+        answer = self._ask(self._site.over()) if len(ended) > FEW_JOBS else {}
         for one in over:
-            self._note(one, told)
+            self._note(one, answer)
 
     def _row_of(self, one: Active, rows: Mapping[str, Row]) -> Row | None:
         row = rows.get(one.native or "")
@@ -178,8 +178,8 @@ class Watcher:
         if self._handover.pinned is bool(users):
             self._handover.pinned = not users
             said = f"{', '.join(sorted(users)[:3])} have jobs here, too: tasks are not pinned to nodes (shared)"
-            told = said if users else "no others have jobs here any more: tasks are pinned to nodes (owned)"
-            sys.stderr.write(f"rainbow agent: {told}\n")
+            text = said if users else "no others have jobs here any more: tasks are pinned to nodes (owned)"
+            sys.stderr.write(f"rainbow agent: {text}\n")
 
     def _others(self) -> set[str] | None:
         """Return who else has jobs here; None: a job may be ours whose number we have not heard yet."""
@@ -228,17 +228,17 @@ class Watcher:
         if not forgotten or may_rerun(one.run) or not (one.has_script or self._desk.begun(one.run.id)):
             self._handover.again(one)
             return
-        told = f"{self._site.name} was started anew before it said whether it had taken the job; it may have run"
-        one.end = Ended(one.run.id, Result.FAILED, detail=told, cause="lost")
+        text = f"{self._site.name} was started anew before it said whether it had taken the job; it may have run"
+        one.end = Ended(one.run.id, Result.FAILED, detail=text, cause="lost")
 
     def _recorded(self, one: Active) -> tuple[str, Final] | None:
         """Look for a job that is over in the site's own accounts, by its mark; most keep none."""
-        found: dict[str, Final] = {}
+        results: dict[str, Final] = {}
         with contextlib.suppress(subprocess.CalledProcessError, SilentError):
-            found = self._ask(self._site.recorded(self._whose() or [self._identity.own], one.asked_at - CLOCKS))
-        for job in one.among(found):
-            if found[job].mark and is_ours(one, found[job], self._identity.own):
-                return job, found[job]
+            results = self._ask(self._site.recorded(self._whose() or [self._identity.own], one.asked_at - CLOCKS))
+        for job in one.among(results):
+            if results[job].mark and is_ours(one, results[job], self._identity.own):
+                return job, results[job]
         return None
 
     # ── what is over ──
@@ -263,7 +263,7 @@ class Watcher:
         self._desk.forget_ends(one.run.id, range(one.shares))
         self.changed = time.monotonic()
 
-    def _note(self, one: Active, told: Mapping[str, Final]) -> None:
+    def _note(self, one: Active, answer: Mapping[str, Final]) -> None:
         """Take in how a job ended."""
         claimed = self._desk.claimed(one.run.id)
         if claimed and claimed != one.native:  # handed over twice: the job that has the run is watched
@@ -272,7 +272,7 @@ class Watcher:
             return
         now = time.monotonic()
         native = one.native or ""
-        known = told.get(native)
+        known = answer.get(native)
         believed = known is not None and known.state != "CANCELLED" and is_ours(one, known, self._identity.own)
         final = known if believed else self._final(one)
         if final is None and native not in self.rows:

@@ -108,17 +108,17 @@ class Calendar:
 
     def closed(self, start: float, most: int = 64, zone: Zone = UTC_ZONE) -> list[tuple[float, float]]:
         """Return the intervals from `start` on in which it is not on; the last is open if there are more."""
-        found: list[tuple[float, float]] = []
+        results: list[tuple[float, float]] = []
         begin: float | None = None
         for time, state in self.changes(start, zone):
             if state != ON and begin is None:
                 begin = time
-                if len(found) == most:
+                if len(results) == most:
                     break
             elif state == ON and begin is not None:
-                found.append((begin, time))
+                results.append((begin, time))
                 begin = None
-        return [*found, (begin, inf)] if begin is not None else found
+        return [*results, (begin, inf)] if begin is not None else results
 
     def open(self, start: float, duration: float) -> bool:
         """Return whether it is on for the whole of [start, start + duration], both ends included."""
@@ -204,12 +204,12 @@ def _year_entry(text: str) -> YearEntry:
 
 def _week_entry(text: str) -> WeekEntry:
     days, times, state = _pieces(text)
-    found: set[int] = set()
+    results: set[int] = set()
     for span in days.lower().split(",") if days else ["mon-sun"]:
         first, _, last = span.partition("-")
         begin, end = _weekday(first), _weekday(last or first)
-        found.update((begin + k) % 7 for k in range((end - begin) % 7 + 1))
-    return WeekEntry(frozenset(found), times, state)
+        results.update((begin + k) % 7 for k in range((end - begin) % 7 + 1))
+    return WeekEntry(frozenset(results), times, state)
 
 
 def _pieces(text: str) -> tuple[str, Times, str]:
@@ -239,8 +239,8 @@ def _times(text: str) -> Times:
 
 
 def _clock(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}))?", text, re.ASCII)
-    hour, minute, second = (int(part or 0) for part in found.groups()) if found else (25, 0, 0)
+    result = re.fullmatch(r"(\d{1,2})(?::(\d{1,2}))?(?::(\d{1,2}))?", text, re.ASCII)
+    hour, minute, second = (int(part or 0) for part in result.groups()) if result else (25, 0, 0)
     if hour * 3600 + minute * 60 + second > DAY or minute > 59 or second > 59:
         raise CalendarFault(f"{text!r} is no time of a day")
     return hour * 3600 + minute * 60 + second
@@ -254,10 +254,10 @@ def _weekday(text: str) -> int:
 
 def _date(text: str) -> int:
     """Return the days since 1970 of day.month.year."""
-    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2}|[a-z]{3})\.(\d{4})", text.lower(), re.ASCII)
-    if not found:
+    result = re.fullmatch(r"(\d{1,2})\.(\d{1,2}|[a-z]{3})\.(\d{4})", text.lower(), re.ASCII)
+    if not result:
         raise CalendarFault(f"{text!r} is no date")
-    day, month, year = int(found[1]), found[2], int(found[3])
+    day, month, year = int(result[1]), result[2], int(result[3])
     number = MONTHS.index(month) + 1 if month in MONTHS else int(month) if month.isdigit() else 0
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -35,13 +35,13 @@ def read_formula(text: str) -> Formula:
     terms: list[tuple[str, float]] = []
     at, text = 0, text.replace(" ", "")
     while at < len(text):
-        found = _TERM.match(text, at)
-        if not found or (terms and not found[1]):
+        result = _TERM.match(text, at)
+        if not result or (terms and not result[1]):
             raise FormulaFault(f"cannot read {text[at:]!r}")
-        sign = -1.0 if found[1] == "-" else 1.0
-        name = found[3] or ""
-        terms.append((name, sign * float((found[4] or 1) if name else found[2])))
-        at = found.end()
+        sign = -1.0 if result[1] == "-" else 1.0
+        name = result[3] or ""
+        terms.append((name, sign * float((result[4] or 1) if name else result[2])))
+        at = result.end()
     if not terms:
         raise FormulaFault("a formula is not empty")
     return tuple(terms)

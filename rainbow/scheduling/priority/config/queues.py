@@ -39,11 +39,11 @@ class Queue:
 
     def admits(self, item: Item, environment: Environment) -> bool:
         """Return whether an item's owner and parallel environment may use it."""
-        given, asks = self.given, item.asks
-        parallel = not environment.name or not given["pe_list"] or _any(given["pe_list"], environment.name)
-        named = not given["users"] or item.user in given["users"]
-        charged = not given["projects"] or asks.project in given["projects"]
-        barred = item.user in given["not_users"] or asks.project in given["not_projects"]
+        options, asks = self.given, item.asks
+        parallel = not environment.name or not options["pe_list"] or _any(options["pe_list"], environment.name)
+        named = not options["users"] or item.user in options["users"]
+        charged = not options["projects"] or asks.project in options["projects"]
+        barred = item.user in options["not_users"] or asks.project in options["not_projects"]
         return parallel and named and charged and not barred
 
     def alarmed(self, values: Mapping[str, float], thresholds: str = "load_thresholds") -> bool:
@@ -54,8 +54,8 @@ class Queue:
 def read_queues(settings: Mapping[str, Any]) -> dict[str, Queue]:
     """Return the queues by name."""
     return {
-        name: Queue(name, given, read_calendar(given["calendar"]["year"], given["calendar"]["week"]))
-        for name, given in settings["queues"].items()
+        name: Queue(name, options, read_calendar(options["calendar"]["year"], options["calendar"]["week"]))
+        for name, options in settings["queues"].items()
     }
 
 

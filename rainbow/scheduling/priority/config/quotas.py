@@ -111,10 +111,12 @@ class Quotas:
     ) -> list[Need]:
         """Return what one slot with these amounts takes of the quotas; `values` are its worker's."""
         result: list[Need] = []
-        for given in self.sets:
-            rule = next((r for r in given["limits"] if self._matches(r, subjects, group)), None)
+        for options in self.sets:
+            rule = next((r for r in options["limits"] if self._matches(r, subjects, group)), None)
             if rule is not None:
-                result.extend(self._of(given["name"], given["limits"].index(rule), rule, subjects, amounts, values))
+                result.extend(
+                    self._of(options["name"], options["limits"].index(rule), rule, subjects, amounts, values)
+                )
         return result
 
     def _matches(self, rule: Mapping[str, Any], subjects: Subjects, group: str | None) -> bool:
@@ -144,4 +146,4 @@ class Quotas:
 def read_quotas(settings: Mapping[str, Any]) -> Quotas:
     """Return the enabled quota sets."""
     names = Sets(settings["sets"]["users"], settings["sets"]["hosts"])
-    return Quotas([given for given in settings["quotas"] if given["enabled"]], names, {})
+    return Quotas([options for options in settings["quotas"] if options["enabled"]], names, {})

@@ -119,12 +119,12 @@ CALENDAR = record({"year": ("NONE", text), "week": ("NONE", text)})
 
 
 def _calendar(value: Any, pointer: str) -> dict[str, Any]:
-    given = CALENDAR(value, pointer)
+    calendar = CALENDAR(value, pointer)
     try:
-        read_calendar(given["year"], given["week"])
+        read_calendar(calendar["year"], calendar["week"])
     except CalendarFault as fault:
         raise PolicyError(str(fault), pointer=pointer) from None
-    return dict(given)
+    return dict(calendar)
 
 
 def _time_zone(value: Any, pointer: str) -> str:
@@ -274,31 +274,31 @@ def in_base_units(settings: Mapping[str, Any], units: Units) -> dict[str, Any]:
     }
 
 
-def amounts(given: Mapping[str, int], units: Units) -> dict[str, int]:
+def amounts(options: Mapping[str, int], units: Units) -> dict[str, int]:
     """Return amounts in base units.
 
     >>> amounts({"memory": 2, "core": 4}, {"memory": 1000})
     {'memory': 2000, 'core': 4}
     """
-    return {kind: amount * units.get(kind, 1) for kind, amount in given.items()}
+    return {kind: amount * units.get(kind, 1) for kind, amount in options.items()}
 
 
-def rates(given: Mapping[str, float], units: Units) -> dict[str, float]:
+def rates(options: Mapping[str, float], units: Units) -> dict[str, float]:
     """Return what is due for one base unit.
 
     >>> rates({"memory": 2.0}, {"memory": 1000})
     {'memory': 0.002}
     """
-    return {kind: rate / units.get(kind, 1) for kind, rate in given.items()}
+    return {kind: rate / units.get(kind, 1) for kind, rate in options.items()}
 
 
-def limits(given: Mapping[str, int | str], units: Units) -> dict[str, int | str]:
+def limits(options: Mapping[str, int | str], units: Units) -> dict[str, int | str]:
     """Return limits in base units, formulas included.
 
     >>> limits({"memory": "$num_proc*2-1", "core": 4}, {"memory": 1000})
     {'memory': '+$num_proc*2000-1000', 'core': 4}
     """
-    return {kind: _in_base_units(limit, units[kind]) if kind in units else limit for kind, limit in given.items()}
+    return {kind: _in_base_units(limit, units[kind]) if kind in units else limit for kind, limit in options.items()}
 
 
 def _in_base_units(limit: int | str, unit: int) -> int | str:

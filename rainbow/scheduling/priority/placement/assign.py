@@ -67,8 +67,8 @@ class Assigner:
         """Note whether the first item asks for more than is free, if that was counted before."""
         census = self.lines.view.census
         if census is not None and len(item.groups) == 1 and len(item.counts) == 1:
-            asked = item.groups[0].amounts.items()
-            self.scarce = any(census.free[kind] < amount * item.counts[0] for kind, amount in asked)
+            request = item.groups[0].amounts.items()
+            self.scarce = any(census.free[kind] < amount * item.counts[0] for kind, amount in request)
 
     def now_for(self, item: Item) -> SlotAssignment | None:
         """Return the largest grant that starts now; of equal ones that with the fewest violations."""
@@ -170,8 +170,12 @@ class Assigner:
         """Return whether a spot has room for a slot of any group over [start, end); `once`: a job's only slot."""
         free = self.timeline.free
         for k in range(len(item.groups)):
-            wanted = self.lines.wanted(item, k, spot, environment)
-            needs = wanted.each + wanted.per_worker + wanted.per_job if once and wanted.fixed else wanted.each
+            requirement = self.lines.wanted(item, k, spot, environment)
+            needs = (
+                requirement.each + requirement.per_worker + requirement.per_job
+                if once and requirement.fixed
+                else requirement.each
+            )
             for line, kind, amount, _ in needs:
                 if free(line, kind, start, end) < amount:
                     break
@@ -218,8 +222,8 @@ class Assigner:
         end = start + item.duration
         if self._arrays(item, environment):
             group, slots = self._asked(item, environment, count)
-            given = self._matrix.free_over(group, slots, start, end)
-            return None if given is None else self._granted(item, environment, slots, start, group.left(given))
+            grants = self._matrix.free_over(group, slots, start, end)
+            return None if grants is None else self._granted(item, environment, slots, start, group.left(grants))
         if (environment.rule == FILL_UP or count == 1) and self._plain(item):
             return self._filled_up(item, environment, start, count)
         reachable = self.lines.reachable(item, environment)
@@ -241,18 +245,18 @@ class Assigner:
         """Return the same where workers alone limit an item, and each is used up before the next."""
         by_worker, end = self.lines.reachable(item, environment).by_worker, start + item.duration
         workers, group = self._alive_at(item, environment, start, by_worker), item.groups[0]
-        given: dict[str, int] = {}
+        grants: dict[str, int] = {}
         at = len(workers)
         while at and count > 0:
             at -= 1
             copies = self.timeline.copies(workers[at], group.amounts, start, end)
             if copies > 0:
-                given[workers[at]] = taken = min(count, 1 if group.apart else int(min(copies, count)))
+                grants[workers[at]] = taken = min(count, 1 if group.apart else int(min(copies, count)))
                 count -= taken
             else:
                 del workers[at]
                 self.visited += 1
-        return None if count > 0 else self._given(item, environment, start, given)
+        return None if count > 0 else self._given(item, environment, start, grants)
 
     def _judged(self, item: Item, grant: SlotAssignment) -> SlotAssignment:
         """Count the soft requests a grant does not meet."""
@@ -295,32 +299,32 @@ class Assigner:
         return Slots(amounts, count, each, of.apart)
 
     def _granted(
-        self, item: Item, environment: Environment, slots: Slots, start: float, left: dict[str, int]
+        self, item: Item, environment: Environment, slots: Slots, start: float, remaining: dict[str, int]
     ) -> SlotAssignment:
         """Return a grant of slots on workers that give so many each, together enough."""
-        given: dict[str, int] = {}
+        grants: dict[str, int] = {}
 
         def take(worker: str, low: int, high: int) -> int:
-            count = min(high, left[worker])
+            count = min(high, remaining[worker])
             if count < low:
                 return 0
-            left[worker] -= count
-            given[worker] = given.get(worker, 0) + count
+            remaining[worker] -= count
+            grants[worker] = grants.get(worker, 0) + count
             return count
 
-        allocate(environment.rule, slots.count, left, take)
-        return self._given(item, environment, start, given)
+        allocate(environment.rule, slots.count, remaining, take)
+        return self._given(item, environment, start, grants)
 
-    def _given(self, item: Item, environment: Environment, start: float, given: Mapping[str, int]) -> SlotAssignment:
+    def _given(self, item: Item, environment: Environment, start: float, grants: Mapping[str, int]) -> SlotAssignment:
         """Return a grant of the slots that workers give."""
         by_worker, group = self.lines.reachable(item, environment).by_worker, item.groups[0]
         amounts = {kind: amount for kind, amount in group.amounts.items() if amount}
-        spots = tuple((by_worker[worker][0], count) for worker, count in given.items())
+        spots = tuple((by_worker[worker][0], count) for worker, count in grants.items())
         held: tuple[tuple[str, Placement], ...] = ()
         if start <= self.now:  # of what is kept for later nobody asks which slot lies where
-            held = tuple(one for w, count in given.items() for one in [(group.label, {w: amounts})] * count)
-        booking = {w: {kind: n * count for kind, n in amounts.items()} for w, count in given.items() if amounts}
-        count, end = sum(given.values()), start + item.duration
+            held = tuple(one for w, count in grants.items() for one in [(group.label, {w: amounts})] * count)
+        booking = {w: {kind: n * count for kind, n in amounts.items()} for w, count in grants.items() if amounts}
+        count, end = sum(grants.values()), start + item.duration
         return self._judged(item, SlotAssignment(start, end, count, held, booking, environment, spots))
 
     # ── the earliest time ──
@@ -328,8 +332,8 @@ class Assigner:
     def _earliest(self, item: Item, environment: Environment, count: int) -> SlotAssignment | None:
         if self.settings["search"] == "gaps" and self._arrays(item, environment):
             group, slots = self._asked(item, environment, count)
-            found = self._matrix.earliest(group, slots, item.duration)
-            return self._granted(item, environment, slots, found[0], group.left(found[1])) if found else None
+            result = self._matrix.earliest(group, slots, item.duration)
+            return self._granted(item, environment, slots, result[0], group.left(result[1])) if result else None
 
         def fits(start: float) -> SlotAssignment | None:
             return self.at(item, environment, start, count)
@@ -370,20 +374,20 @@ def _place_located(
             return None, []
         grant = _granted(item.asks.reservation, spots, taken.take, lines.view.now, end)
         grant = replace(grant, located=taken.located)
-        kept = [
+        reserved = [
             line for line, held in grant.booking.items() if not lines.timeline.fits({line: held}, grant.start, end)
         ]
-        return (None if kept else grant), kept
+        return (None if reserved else grant), reserved
 
-    grant, kept = tried(workers)
-    if grant is None and not kept:
+    grant, reserved = tried(workers)
+    if grant is None and not reserved:
         return None
     for worker in workers:
         if (alone := tried([worker])[0]) is not None:
             return alone
-    while kept and grant is None and CLUSTER not in kept:
-        workers = [worker for worker in workers if _line(item.asks.reservation, worker) not in kept]
-        grant, kept = tried(workers)
+    while reserved and grant is None and CLUSTER not in reserved:
+        workers = [worker for worker in workers if _line(item.asks.reservation, worker) not in reserved]
+        grant, reserved = tried(workers)
     return grant
 
 
@@ -404,8 +408,8 @@ def _line(inside: str, holder: str) -> str:
 
 def _idle(lines: ResourceLines, inside: str, worker: str, start: float, end: float) -> bool:
     if inside:
-        kept = lines.reservations[inside].placement[worker]
-        if any(kept.get(kind, 0) < amount for kind, amount in lines.workers[worker].capacity.items()):
+        reserved = lines.reservations[inside].placement[worker]
+        if any(reserved.get(kind, 0) < amount for kind, amount in lines.workers[worker].capacity.items()):
             return False
     uses = lines.timeline.lines.get(_line(inside, worker), {})
     return not any(use.most(start, end) for use in uses.values())

@@ -113,18 +113,18 @@ class Times:
 
     def events(self) -> list[float]:
         """Return every time after now at which anything changes that the item needs."""
-        found = {time for use in self._uses() for time, _ in use.steps_from(self.now)}
-        return sorted(time for time in found if self.now < time < inf)
+        results = {time for use in self._uses() for time, _ in use.steps_from(self.now)}
+        return sorted(time for time in results if self.now < time < inf)
 
     def candidates(self, count: int) -> Iterator[float]:
         """Yield, ascending, times at which an item of `count` slots could start; its earliest start is among them."""
         if not self.item.groups:
             return iter((self.now, *self.timeline.ends(after=self.now)))
         k = max(range(len(self.item.groups)), key=lambda g: self.item.groups[g].least)
-        wanted = count if len(self.item.groups) == 1 else self.item.groups[k].least
+        requirement = count if len(self.item.groups) == 1 else self.item.groups[k].least
         if self.plain and len(self.reachable.spots) == 1 and not self.item.groups[k].apart:
-            return alone(self._room(k, self.reachable.spots, 1), wanted, self.now, self.item.duration)
-        return self._together(k, wanted)
+            return alone(self._room(k, self.reachable.spots, 1), requirement, self.now, self.item.duration)
+        return self._together(k, requirement)
 
     @property
     def plain(self) -> bool:
@@ -132,18 +132,18 @@ class Times:
         single = len(self.item.groups) == 1 and not self.item.asks.master_queues
         return single and len(self.reachable.by_worker) == len(self.reachable.spots)
 
-    def _together(self, k: int, wanted: int) -> Iterator[float]:
+    def _together(self, k: int, demand: int) -> Iterator[float]:
         """Yield the times at which the workers together have room for a group's slots."""
         group, duration = self.item.groups[k], self.item.duration
-        first = self._bound(group, wanted)
+        first = self._bound(group, demand)
         if first == inf:
             return
         if self.plain:
             yield first
         extra = () if self.plain else (first, *(time for time in self.events() if time > first))
         one = self.environment.rule == ONE_WORKER
-        rooms = [self._room(k, own, wanted if one else 1) for own in self.reachable.by_worker.values()]
-        yield from enough(rooms, 1 if one else wanted, 1 if one or group.apart else wanted, first, duration, extra)
+        rooms = [self._room(k, own, demand if one else 1) for own in self.reachable.by_worker.values()]
+        yield from enough(rooms, 1 if one else demand, 1 if one or group.apart else demand, first, duration, extra)
 
     def _bound(self, group: SlotsView, count: int) -> float:
         """The first time at which the workers together have enough, wherever on them: no start is earlier."""
@@ -166,13 +166,13 @@ class Times:
             lines = {need[:2] for spot in spots for need in self._needs(spot)}
         else:
             lines = {(spot.worker, kind) for spot in spots for kind in self.timeline.lines.get(spot.worker, {})}
-        found = (self.timeline.lines.get(line, {}).get(kind) for line, kind in lines)
-        return [use for use in found if use]
+        results = (self.timeline.lines.get(line, {}).get(kind) for line, kind in lines)
+        return [use for use in results if use]
 
     def _needs(self, spot: QueueInstance) -> Iterator[Need]:
         for k in range(len(self.item.groups)):
-            wanted = self.lines.wanted(self.item, k, spot, self.environment)
-            yield from (*wanted.each, *wanted.per_worker, *wanted.per_job)
+            requirement = self.lines.wanted(self.item, k, spot, self.environment)
+            yield from (*requirement.each, *requirement.per_worker, *requirement.per_job)
 
     def _room(self, k: int, spots: list[QueueInstance], times: int) -> Room:
         """Return the lines that every slot on a worker needs, whichever of its queues it lies in."""

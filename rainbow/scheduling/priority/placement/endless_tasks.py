@@ -93,13 +93,13 @@ class SomeDay:
         return then
 
     def _sparing(
-        self, then: ResourceLines, item: Item, found: SlotAssignment, last: Endless
+        self, then: ResourceLines, item: Item, assignment: SlotAssignment, last: Endless
     ) -> SlotAssignment | None:
         """Place a promise again with the least possible where the last endless task ends: it needs all the rest."""
         spots = then.spots
         then.spots = sorted(spots, key=lambda spot: spot.worker in last.booking)
         then.forget_reach()
-        again = Assigner(then, self.settings, {}).at(item, found.environment, found.start, found.count)
+        again = Assigner(then, self.settings, {}).at(item, assignment.environment, assignment.start, assignment.count)
         then.spots = spots
         then.forget_reach()
         return again

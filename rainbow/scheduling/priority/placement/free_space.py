@@ -73,7 +73,7 @@ class SlotPlacer:
         environment: Environment,
         workers: Callable[[], Iterable[str]],
         spots: Mapping[str, Sequence[QueueInstance]],
-        wanted: Callable[[int, QueueInstance], SlotRequest],
+        requirement: Callable[[int, QueueInstance], SlotRequest],
         masters: Sequence[QueueInstance] | None = None,
     ) -> None:
         self.item = item
@@ -81,15 +81,15 @@ class SlotPlacer:
         self.environment = environment
         self.workers = workers
         self.spots = spots
-        self.wanted = wanted
+        self.wanted = requirement
         self.masters = masters
         self.given: list[tuple[int, QueueInstance, int]] = []
 
     def place(self, count: int) -> bool:
         """Place all groups, the one with a range with `count` slots."""
         for k, group in enumerate(self.item.groups):
-            wanted = group.least if len(self.item.groups) > 1 else count
-            if not self._group(k, group, wanted):
+            requirement = group.least if len(self.item.groups) > 1 else count
+            if not self._group(k, group, requirement):
                 return False
         return True
 
@@ -126,8 +126,8 @@ class SlotPlacer:
         return dict(self.ledger.left), set(self.ledger.once), set(self.ledger.apart), len(self.given)
 
     def _undo(self, mark: tuple[dict[tuple[str, str], int], set[tuple[str, str]], set[str], int]) -> None:
-        self.ledger.left, self.ledger.once, self.ledger.apart, given = mark
-        del self.given[given:]
+        self.ledger.left, self.ledger.once, self.ledger.apart, grants = mark
+        del self.given[grants:]
 
     def _take(self, k: int, group: SlotsView, worker: str, low: int, high: int) -> int:
         """Take between low and high slots on a worker, over its queues; all or nothing below low."""
@@ -146,16 +146,16 @@ class SlotPlacer:
         """How many slots of a group a spot could still give."""
         if group.apart and spot.worker in self.ledger.apart:
             return 0
-        wanted = self.wanted(k, spot)
-        if not wanted.fixed:
-            return min(self.ledger.copies(wanted.each), 1 if group.apart else inf)
-        fixed = [*self._due(wanted.per_worker, spot.worker), *self._due(wanted.per_job, "")]
+        requirement = self.wanted(k, spot)
+        if not requirement.fixed:
+            return min(self.ledger.copies(requirement.each), 1 if group.apart else inf)
+        fixed = [*self._due(requirement.per_worker, spot.worker), *self._due(requirement.per_job, "")]
         if not fixed:
-            return min(self.ledger.copies(wanted.each), 1 if group.apart else inf)
+            return min(self.ledger.copies(requirement.each), 1 if group.apart else inf)
         if self.ledger.copies(fixed) < 1:
             return 0
         self.ledger.debit(fixed, 1)
-        most = self.ledger.copies(wanted.each)
+        most = self.ledger.copies(requirement.each)
         self.ledger.debit(fixed, -1)
         return min(most, 1 if group.apart else inf)
 
@@ -164,11 +164,13 @@ class SlotPlacer:
         return [need for need in needs if (worker, need.kind) not in self.ledger.once]
 
     def _give(self, k: int, spot: QueueInstance, count: int) -> None:
-        wanted = self.wanted(k, spot)
-        for needs, worker in ((wanted.per_worker, spot.worker), (wanted.per_job, "")) if wanted.fixed else ():
+        requirement = self.wanted(k, spot)
+        for needs, worker in (
+            ((requirement.per_worker, spot.worker), (requirement.per_job, "")) if requirement.fixed else ()
+        ):
             self.ledger.debit(self._due(needs, worker), 1)
             self.ledger.once.update((worker, need.kind) for need in needs)
-        self.ledger.debit(wanted.each, count)
+        self.ledger.debit(requirement.each, count)
         if self.item.groups[k].apart:
             self.ledger.apart.add(spot.worker)
         self.given.append((k, spot, count))
@@ -181,24 +183,24 @@ class SlotPlacer:
         booking: dict[str, dict[str, int]] = {}
         once: set[tuple[str, str]] = set()
         for k, spot, count in self.given:
-            group, wanted = self.item.groups[k], self.wanted(k, spot)
+            group, requirement = self.item.groups[k], self.wanted(k, spot)
             fixed: list[Need] = []
-            if wanted.fixed:
-                fixed += [n for n in wanted.per_worker if (spot.worker, n.kind) not in once]
-                fixed += [n for n in wanted.per_job if ("", n.kind) not in once]
-                once.update((spot.worker, need.kind) for need in wanted.per_worker)
-                once.update(("", need.kind) for need in wanted.per_job)
+            if requirement.fixed:
+                fixed += [n for n in requirement.per_worker if (spot.worker, n.kind) not in once]
+                fixed += [n for n in requirement.per_job if ("", n.kind) not in once]
+                once.update((spot.worker, need.kind) for need in requirement.per_worker)
+                once.update(("", need.kind) for need in requirement.per_job)
                 add_needs(booking, fixed, 1)
-            add_needs(booking, wanted.each, count)
-            each = _held(spot, wanted.each)
-            slots.append((group.label, _held(spot, [*wanted.each, *fixed]) if fixed else each))
+            add_needs(booking, requirement.each, count)
+            each = _held(spot, requirement.each)
+            slots.append((group.label, _held(spot, [*requirement.each, *fixed]) if fixed else each))
             slots.extend([(group.label, each)] * (count - 1))
         spots: dict[QueueInstance, int] = {}
         for _, spot, count in self.given:
             spots[spot] = spots.get(spot, 0) + count
-        given = tuple(spots.items())
+        grants = tuple(spots.items())
         start, end = self.ledger.start, self.ledger.end
-        return SlotAssignment(start, end, sum(spots.values()), tuple(slots), booking, self.environment, given)
+        return SlotAssignment(start, end, sum(spots.values()), tuple(slots), booking, self.environment, grants)
 
 
 def _held(spot: QueueInstance, needs: Iterable[Need]) -> dict[str, dict[str, int]]:

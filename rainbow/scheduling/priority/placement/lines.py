@@ -59,9 +59,9 @@ def used_outside(view: View, settings: Mapping[str, Any]) -> dict[str, dict[str,
             formula = formulas.get(kind, ((kind, 1.0),))
             if all(name in worker.load for name, _ in formula if name):
                 reported = int(evaluate(formula, worker.load) * view.units.get(kind, 1))
-                left = max(0, reported - (fresh[worker.id][kind] if worker.id in fresh else 0))
-                if left < free:
-                    outside.setdefault(worker.id, {})[kind] = free - left
+                remaining = max(0, reported - (fresh[worker.id][kind] if worker.id in fresh else 0))
+                if remaining < free:
+                    outside.setdefault(worker.id, {})[kind] = free - remaining
     return outside
 
 
@@ -106,7 +106,7 @@ class ResourceLines:
         self.quotas = read_quotas(settings)
         self.load = WorkerLoads(view, settings)
         self.workers = {worker.id: worker for worker in view.workers}
-        self.reservations = {kept.id: kept for kept in view.reservations}
+        self.reservations = {reserved.id: reserved for reserved in view.reservations}
         self.limits = {f"pe {env.name}": {"slots": env.slots} for env in environments if env.slots}
         self.outside = used_outside(view, settings)
         self.timeline = Timeline(capacity(view, self.outside))
@@ -117,8 +117,8 @@ class ResourceLines:
         self._shape_of: dict[Hashable, int] = {}
         self._reachable: dict[Hashable, Reachable] = {}
         self._book_queues()
-        for kept in view.reservations:
-            self._book_reservation(kept)
+        for reserved in view.reservations:
+            self._book_reservation(reserved)
         self.ends = [end_of(run, view.now, settings) for run in view.runs]
         ended = zip(view.runs, self.ends, strict=True)
         self.timeline.fill((self.booking(run), min(run.started, view.now), end) for run, end in ended)
@@ -190,24 +190,24 @@ class ResourceLines:
         """Return whether a queue's calendar has it on at this moment."""
         return not name or self.queues[name].calendar.state(self.view.now, self.zone) == ON
 
-    def _book_reservation(self, kept: ReservationView) -> None:
+    def _book_reservation(self, reserved: ReservationView) -> None:
         """Keep its space on the workers for it, and open lines of its own for its jobs while it lasts."""
-        self.timeline.add(kept.placement, kept.start, kept.end)
-        for worker, amounts in kept.placement.items():
-            line = reserved_line(kept.id, worker)
-            self.timeline.capacity[line] = self._kept_there(kept, worker)
-            self.timeline.add({line: amounts}, min(self.view.now, kept.start), kept.start)
-            self.timeline.add({line: amounts}, kept.end, inf)
+        self.timeline.add(reserved.placement, reserved.start, reserved.end)
+        for worker, amounts in reserved.placement.items():
+            line = reserved_line(reserved.id, worker)
+            self.timeline.capacity[line] = self._kept_there(reserved, worker)
+            self.timeline.add({line: amounts}, min(self.view.now, reserved.start), reserved.start)
+            self.timeline.add({line: amounts}, reserved.end, inf)
 
-    def _kept_there(self, kept: ReservationView, worker: str) -> dict[str, int]:
+    def _kept_there(self, reserved: ReservationView, worker: str) -> dict[str, int]:
         """What its jobs may hold of a worker: no more than is really there, whatever else still runs on it."""
-        if kept.start > self.view.now or worker not in self.workers:
-            return dict(kept.placement[worker])
+        if reserved.start > self.view.now or worker not in self.workers:
+            return dict(reserved.placement[worker])
         there = Counter(self.workers[worker].free)
         for run in self.view.runs:
-            if read_asks(run).reservation == kept.id:
+            if read_asks(run).reservation == reserved.id:
                 there.update(run.placement.get(worker, {}))
-        return {kind: min(amount, there[kind]) for kind, amount in kept.placement[worker].items()}
+        return {kind: min(amount, there[kind]) for kind, amount in reserved.placement[worker].items()}
 
     def booking(self, run: RunView) -> Placement:
         """What a running task holds of every line."""
@@ -241,8 +241,8 @@ class ResourceLines:
         if key not in self._reachable:
             spots = [s for s in self.spots if self.workers[s.worker].kind in item.kinds]
             if asks.reservation:
-                kept = self.reservations.get(asks.reservation)
-                spots = [s for s in spots if kept is not None and s.worker in kept.placement]
+                reserved = self.reservations.get(asks.reservation)
+                spots = [s for s in spots if reserved is not None and s.worker in reserved.placement]
             spots = [s for s in spots if tag(item, environment, s, self.queues) is not Tag.NONE]
             if not plain:
                 spots.sort(key=lambda s: violations(item, s, self))
@@ -338,9 +338,9 @@ class ResourceLines:
 
     def _defaults(self, group: SlotsView) -> dict[str, int]:
         """Return what a slot takes of types that it does not ask for."""
-        given = self.settings["consumables"]
-        asked = {**group.amounts, **group.outside}
-        return {kind: one["default"] for kind, one in given.items() if one["default"] and kind not in asked}
+        options = self.settings["consumables"]
+        request = {**group.amounts, **group.outside}
+        return {kind: one["default"] for kind, one in options.items() if one["default"] and kind not in request}
 
     def _per(self, kind: str) -> str:
         return str(self.settings["consumables"].get(kind, {}).get("per", "slot"))

@@ -36,17 +36,17 @@ def fill_up(count: int, workers: Iterable[str], take: Take) -> bool:
 
 def round_robin(count: int, workers: Iterable[str], take: Take) -> bool:
     """Take one slot of each worker in turn, as evenly as they allow."""
-    left: Iterable[str] = workers
+    remaining: Iterable[str] = workers
     giving = [""]
     while count > 0 and giving:
         giving = []
-        for worker in left:
+        for worker in remaining:
             if count <= 0:
                 break
             if take(worker, 1, 1):
                 count -= 1
                 giving.append(worker)
-        left = giving
+        remaining = giving
     return count <= 0
 
 
@@ -113,12 +113,12 @@ def choose(experience: Mapping[str, float]) -> str:
     return min(WAYS, key=lambda way: (experience.get(way, 0.0), WAYS.index(way)))
 
 
-def learn(experience: Mapping[str, float], counts: Sequence[int], found: int) -> dict[str, float]:
-    """Return the experience after a search over `counts` that ended at `found` (0: none fits)."""
-    place = sum(1 for count in counts if count <= found)
-    asked = {
+def learn(experience: Mapping[str, float], counts: Sequence[int], result: int) -> dict[str, float]:
+    """Return the experience after a search over `counts` that ended at `result` (0: none fits)."""
+    place = sum(1 for count in counts if count <= result)
+    request = {
         "bisection": float(len(counts).bit_length()),
         "low": float(min(place + 1, len(counts))),
         "high": float(min(len(counts) - place + 1, len(counts))),
     }
-    return {way: round((1 - NEW) * experience.get(way, asked[way]) + NEW * asked[way], 6) for way in WAYS}
+    return {way: round((1 - NEW) * experience.get(way, request[way]) + NEW * request[way], 6) for way in WAYS}

@@ -20,14 +20,14 @@ wishes = st.lists(st.tuples(st.sampled_from([1, 50, 100, 400]), st.lists(st.inte
 def test_apportioned_shares_are_wanted_and_there_and_nothing_of_use_is_left(table, wanted):
     longest = len(table) - 1
     claims = [entity(f"e{k}", w, [0, *wants[:longest]], longest) for k, (w, wants) in enumerate(wanted)]
-    asked = [list(claim.wanted) for claim in claims]
-    left = list(table)
-    apportion(claims, left)
-    assert sum(total_quanta(claim.given) for claim in claims) + total_quanta(left) == total_quanta(table)
-    for claim, wish in zip(claims, asked, strict=True):
-        assert all(0 <= given <= want for given, want in zip(claim.given, wish, strict=True))
+    requests = [list(claim.wanted) for claim in claims]
+    remaining = list(table)
+    apportion(claims, remaining)
+    assert sum(total_quanta(claim.given) for claim in claims) + total_quanta(remaining) == total_quanta(table)
+    for claim, wish in zip(claims, requests, strict=True):
+        assert all(0 <= options <= want for options, want in zip(claim.given, wish, strict=True))
         missing = {o for o, want in enumerate(wish) if claim.given[o] < want}
-        assert not missing & {o for o, count in enumerate(share_counts(left)) if count}
+        assert not missing & {o for o, count in enumerate(share_counts(remaining)) if count}
 
 
 @settings(max_examples=examples(200))
@@ -36,9 +36,9 @@ def test_nobody_of_equal_weight_has_nothing_while_another_holds_more_than_a_larg
     """Where there are as many machines as claims, each of which wants shares of any sizes that fit one."""
     size = data.draw(st.sampled_from([2, 4, 8, 16]))
     some = st.lists(st.tuples(st.integers(1, size), st.sampled_from([1, 7, 1000])), min_size=1, max_size=3)
-    wanted = data.draw(st.lists(some, min_size=2, max_size=7))
+    requirement = data.draw(st.lists(some, min_size=2, max_size=7))
     claims = []
-    for k, wants in enumerate(wanted):
+    for k, wants in enumerate(requirement):
         by_order = dict(wants)
         claims.append(entity(f"e{k}", 1, [by_order.get(o, 0) for o in range(size + 1)], size))
     table = [0] * size + [data.draw(st.integers(len(claims), 80))]
@@ -58,7 +58,7 @@ def test_tables_equal_a_recomputation_after_any_bookings(orders, data):
     free = list(orders)
     tables = Tables.of(zip(orders, free, strict=True), 8)
     for _ in range(data.draw(st.integers(0, 12))):
-        open_ = [k for k, left in enumerate(free) if left]
+        open_ = [k for k, remaining in enumerate(free) if remaining]
         if not open_:
             break
         k = data.draw(st.sampled_from(open_))
@@ -81,8 +81,8 @@ machines = st.lists(st.integers(1, 6), min_size=1, max_size=10)
 @given(machines, users)
 def test_users_of_a_class_differ_by_one_share_at_most(orders, owners):
     there = cluster(orders, {"c": EAGER}, [job(k + 1, user, "c") for k, user in enumerate(owners)])
-    found = counted(there)
-    by_user = {user: sum(found[k + 1] for k, owner in enumerate(owners) if owner == user) for user in owners}
+    result = counted(there)
+    by_user = {user: sum(result[k + 1] for k, owner in enumerate(owners) if owner == user) for user in owners}
     assert max(by_user.values()) - min(by_user.values()) <= 1
     assert sum(by_user.values()) == sum(orders)
 
@@ -91,10 +91,10 @@ def test_users_of_a_class_differ_by_one_share_at_most(orders, owners):
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(1, 8)), min_size=2, max_size=8), st.integers(8, 64))
 def test_users_of_a_class_with_shares_of_any_sizes_all_get_some(wanted, count):
     there = cluster([8] * count, {"c": EAGER}, [job(k + 1, user, "c", o) for k, (user, o) in enumerate(wanted)])
-    found = counted(there)
+    result = counted(there)
     by_user = {user: 0 for user, _ in wanted}
     for k, (user, o) in enumerate(wanted):
-        by_user[user] += found[k + 1] * o
+        by_user[user] += result[k + 1] * o
     assert min(by_user.values()) > 0
 
 

@@ -59,9 +59,9 @@ def test_epoch_of_ten_thousand_machines_and_a_thousand_jobs_takes_a_second_at_mo
 def test_counts_are_fixed_only_after_patience_and_until_a_change():
     play = Play(scenario(BUSY))
     assert list(play.run()) == []
-    kept = play.cluster.memory["fair_share"]["trees"]["NP0"]["settling"]
-    assert kept["turns"] >= MOST_TURNS
-    assert kept["counts"]
+    stored = play.cluster.memory["fair_share"]["trees"]["NP0"]["settling"]
+    assert stored["turns"] >= MOST_TURNS
+    assert stored["counts"]
     gone = play.cluster.alive()[0]["id"]
     play.cluster.over.add(gone)
     play.cluster.step()

@@ -83,8 +83,8 @@ def test_job_too_large_for_everything_waits_and_holds_nobody_up():
     jobs = [job(1, "a", "c", 5), job(2, "a", "c", 9), job(3, "b", "c", 4)]  # 5 would fit, but not in quanta of 4
     there = cluster([], {"c": EAGER}, jobs, machines=machines, quantum_gb=4)
     _, plan = there.step()
-    told = {wait.job: wait.reason for wait in plan.waits}
-    assert (told["j0001"], told["j0002"]) == ("too-large", "no-single-host")
+    answer = {wait.job: wait.reason for wait in plan.waits}
+    assert (answer["j0001"], answer["j0002"]) == ("too-large", "no-single-host")
     assert counts(there) == {3: 1}
 
 

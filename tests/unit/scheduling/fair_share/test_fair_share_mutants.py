@@ -87,9 +87,9 @@ def never_still(view, plan):
     """Stop something that may be stopped in every epoch."""
     classes = view.settings["classes"]
     fair = {job.id for job in view.jobs if classes[job.job_class]["policy"] == "FAIR_SHARE"}
-    told = {order.task for order in plan.orders}
+    answers = {order.task for order in plan.orders}
     for run in view.runs:
-        if run.job in fair and not run.stopping and run.task not in told:
+        if run.job in fair and not run.stopping and run.task not in answers:
             return replace(plan, orders=(*plan.orders, Stop(run.task, "restless")))
     return plan
 
@@ -150,8 +150,8 @@ TWICE = [job(1, "a", "fixed", type="Service", max_shares=1)]
 def test_reservation_that_is_not_alone_is_caught():
     there = cluster([4], CLASSES, [job(1, "a", "whole", 3, type="Reservation", max_shares=1)])
     whole = {**there.settings["classes"]["whole"], "policy": "FIXED_SHARE", "priority": 5}
-    found = list(faults(there.row, Misled(classes={"whole": whole})))
-    assert any("#2" in fault for fault in found)
+    results = list(faults(there.row, Misled(classes={"whole": whole})))
+    assert any("#2" in fault for fault in results)
     assert list(faults(cluster([4], CLASSES, RESERVED).row, FairShare())) == []
 
 

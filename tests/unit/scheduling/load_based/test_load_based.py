@@ -181,30 +181,34 @@ def test_idle_workers_of_some_kinds_are_those_not_taken_in_their_natural_order(k
     idle = IdleWorkers(
         {kind: Ranked((k, f"w{k}") for k, of in enumerate(kinds) if of == kind) for kind in set(kinds)}
     )
-    left = dict.fromkeys(range(len(kinds)))
+    remaining = dict.fromkeys(range(len(kinds)))
     taken = []
     for gives, some, count in moves:
-        own = [f"w{k}" for k in sorted(left) if kinds[k] in some]
+        own = [f"w{k}" for k in sorted(remaining) if kinds[k] in some]
         assert idle.first(some, count) == own[:count]
-        assert (idle.count(some), list(idle), len(idle)) == (len(own), [f"w{k}" for k in sorted(left)], len(left))
+        assert (idle.count(some), list(idle), len(idle)) == (
+            len(own),
+            [f"w{k}" for k in sorted(remaining)],
+            len(remaining),
+        )
         if gives and taken:
             idle.give(taken[-1])
-            left |= {int(name[1:]): None for name in taken.pop()}
+            remaining |= {int(name[1:]): None for name in taken.pop()}
         else:
             idle.take(own[:count])
             taken.append(own[:count])
-            left = {k: None for k in left if f"w{k}" not in own[:count]}
+            remaining = {k: None for k in remaining if f"w{k}" not in own[:count]}
 
 
 def test_matcher_is_asked_as_often_as_tasks_start():
-    asked = []
+    requests = []
     of = view([job("a", *[1] * 60), job("b", *[1] * 60)], workers=40)
     plan_of = LoadBased().plan(
-        replace(of, place=lambda demand, free: asked.append(len(free)) or of.place(demand, free))
+        replace(of, place=lambda demand, free: requests.append(len(free)) or of.place(demand, free))
     )
     assert len(started(plan_of)) == 40
-    assert len(asked) <= 2 * 41
-    assert max(asked) == 1
+    assert len(requests) <= 2 * 41
+    assert max(requests) == 1
 
 
 @pytest.mark.parametrize("rounding", ["exact", "classic"])

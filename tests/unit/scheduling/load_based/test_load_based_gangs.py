@@ -81,8 +81,8 @@ def test_what_is_reserved_serves_tasks_that_end_before_it_is_needed():
 
 def test_what_is_reserved_is_given_back_once_however_many_would_borrow_it(monkeypatch):
     """A hundred short gangs that fit nowhere took and gave back 4,000 reserved nodes each: a step of 36 s."""
-    given, give_back = [], WholeWorkers._give_back
-    monkeypatch.setattr(WholeWorkers, "_give_back", lambda one, held: (given.append(held), give_back(one, held)))
+    inputs, give_back = [], WholeWorkers._give_back
+    monkeypatch.setattr(WholeWorkers, "_give_back", lambda one, held: (inputs.append(held), give_back(one, held)))
     runs = [running(f"x-{k}", k, "bob") for k in range(6)]
     runs = [replace(run, until=900.0) for run in runs]
     site = Site(10, SHARED, now=700.0)
@@ -91,7 +91,7 @@ def test_what_is_reserved_is_given_back_once_however_many_would_borrow_it(monkey
         site.submit(f"short{k}", 3 if k == 20 else 5, requestor="bob", limit=100.0)
     of = view(list(site.jobs.values()), 10, runs, SHARED, now=700.0, memory={"line": [["a", "wide"]]})
     assert started(plan(of)) == ["short20-0"]
-    assert len(given) == 1
+    assert len(inputs) == 1
 
 
 def test_why_says_what_is_reserved_and_until_when():

@@ -61,14 +61,14 @@ def generated(draw, regime=None):
     percents = draw(st.lists(_percent(regime), min_size=1, max_size=7).filter(any))
     workers = draw(st.integers(0, 4) if regime == "edge" else st.integers(0, 120))
     target = targets(workers, {str(k): percent for k, percent in enumerate(percents)})
-    left, counts = workers, []
+    remaining, counts = workers, []
     for k, percent in enumerate(percents):
-        most = min(left, target[str(k)]) if regime == "under" else left
+        most = min(remaining, target[str(k)]) if regime == "under" else remaining
         running = draw(st.integers(0, most))
-        left -= running
+        remaining -= running
         quiet = regime in ("loan", "reb") and draw(st.booleans())
         counts.append(ClassCount(f"c{k}", percent, running, 0 if quiet else draw(st.integers(0, 150))))
-    return workers, 0 if regime == "sat" else left, counts
+    return workers, 0 if regime == "sat" else remaining, counts
 
 
 def _percent(regime):
@@ -99,9 +99,9 @@ def test_i2_classic_too_uses_every_idle_worker_that_a_class_with_a_percent_waits
     percents = load_based_settings.normalise({c.name: c.percent for c in counts})
     running, waiting = {c.name: c.running for c in counts}, {c.name: c.waiting for c in counts}
     granted = classic_counts.starts(idle, workers, percents, running, waiting)
-    wanted = {name: waiting[name] if percents[name] else 0 for name in percents}
-    assert all(0 <= granted[name] <= wanted[name] for name in percents)
-    assert sum(granted.values()) == min(idle, sum(wanted.values()))
+    requirements = {name: waiting[name] if percents[name] else 0 for name in percents}
+    assert all(0 <= granted[name] <= requirements[name] for name in percents)
+    assert sum(granted.values()) == min(idle, sum(requirements.values()))
 
 
 @given(rounds, credits)

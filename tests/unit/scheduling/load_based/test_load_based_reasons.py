@@ -28,16 +28,16 @@ def test_on_a_mixed_cluster_jobs_are_told_that_what_they_need_is_taken():
     """27 of 28 waiting GPU jobs said "share-used ... 9000 idle"."""
     of = mixed([job(f"j{k}", 1, kind="gpu", submitted=float(k)) for k in range(28)])
     gpus = {f"node{k}" for k in range(10)}
-    asked = []
+    requests = []
 
     def place(demand, free):
-        asked.append(demand)
+        requests.append(demand)
         chosen = [name for name in free if name in gpus][:1]
         return Take((("s", {chosen[0]: {"core": 1, "gpu": 1}}),), {}) if chosen else None
 
-    found = waits(replace(of, place=place))
-    assert {wait.reason for wait in found.values()} == {"workers-busy"}
-    assert not any("share" in wait.text for wait in found.values())
+    result = waits(replace(of, place=place))
+    assert {wait.reason for wait in result.values()} == {"workers-busy"}
+    assert not any("share" in wait.text for wait in result.values())
 
 
 def test_reasons_of_equal_jobs_cost_one_question():
@@ -45,14 +45,14 @@ def test_reasons_of_equal_jobs_cost_one_question():
     jobs = [job(f"j{k}", 1, kind="gpu", submitted=float(k)) for k in range(10_000)]
     jobs = [replace(j, gangs=tuple(replace(gang, alike=7) for gang in j.gangs)) for j in jobs]
     of = mixed(jobs)
-    asked = []
-    of = replace(of, place=lambda demand, free: asked.append(demand), hosts=lambda demand: frozenset({"gpu"}))
+    requests = []
+    of = replace(of, place=lambda demand, free: requests.append(demand), hosts=lambda demand: frozenset({"gpu"}))
     made = LoadBased().plan(of)
-    assert len(asked) <= 30
+    assert len(requests) <= 30
     assert len(made.waits) == 1
     assert made.rest.of("j9999").reason == made.waits[0].reason
     assert made.rest.of("j9999").facts["ahead"] == 9_999
-    assert len(asked) <= 30
+    assert len(requests) <= 30
 
 
 @pytest.mark.parametrize("limit", [0.0, 500.0])
@@ -66,19 +66,19 @@ def test_class_that_holds_less_than_its_share_is_told_who_has_it(limit, threshol
         runs,
         {**HALVES, "rebalance_threshold": threshold},
     )
-    found = waits(of)
-    assert found["x"].reason == "on-loan"
+    result = waits(of)
+    assert result["x"].reason == "on-loan"
     end = (
         "the first ends by 1970-01-01T00:08:20.000Z"
         if limit
         else f"no known end, rebalance {'on' if threshold else 'off'}"
     )
-    assert found["x"].text == f"class a is using 0 of 9 workers; 9 on loan to class b; {end}"
-    facts = found["x"].facts
+    assert result["x"].text == f"class a is using 0 of 9 workers; 9 on loan to class b; {end}"
+    facts = result["x"].facts
     assert (facts["loans"], facts["held"], facts["target"]) == ({"b": 9}, 0, 9)
     assert facts["first_end"] == ("1970-01-01T00:08:20.000Z" if limit else None)
     assert facts["rebalance"] == ("1970-01-01T00:04:00.000Z" if threshold else "off")
-    assert found["y"].reason == "share-used"
+    assert result["y"].reason == "share-used"
 
 
 def test_what_is_cluster_wide_is_named_where_it_is_what_lacks():

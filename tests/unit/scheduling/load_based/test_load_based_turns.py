@@ -73,6 +73,6 @@ def test_jobs_of_several_requestors_come_in_one_order_of_turns(rows, moves):
             begun[head[0].id] += 1
         elif head is not None:
             queue.give_up(None)
-    left = [one for one in jobs if begun[one.id] < len(one.gangs)]
+    remaining = [one for one in jobs if begun[one.id] < len(one.gangs)]
     assert list(queue.in_turn_within(8.9, 100)) == []
-    assert list(queue.in_turn_within(9.0, 100)) == sorted(left, key=lambda one: census.turn(one, begun[one.id]))
+    assert list(queue.in_turn_within(9.0, 100)) == sorted(remaining, key=lambda one: census.turn(one, begun[one.id]))

@@ -19,57 +19,59 @@ ASKED = st.lists(
 
 
 def view_of(runs):
-    found, free = [], {f"n{k}": CORES for k in range(3)}
+    results, free = [], {f"n{k}": CORES for k in range(3)}
     for k, (worker, cores, length) in enumerate(runs):
         if free[f"n{worker}"] >= cores:
             free[f"n{worker}"] -= cores
             job = Job(f"r{k}", 0.0, cores, 5, length + 10.0 if length else 0.0)
             one = run_view(job, {f"n{worker}": {"core": cores}}, NOW - 10)
-            found.append(replace(one, until=one.until if length else 0.0))
-    return make_view(NOW, {name: {"core": CORES} for name in free}, [], found)
+            results.append(replace(one, until=one.until if length else 0.0))
+    return make_view(NOW, {name: {"core": CORES} for name in free}, [], results)
 
 
-def free_over(view, kept, worker, start, end, endless=True):
+def free_over(view, stored, worker, start, end, endless=True):
     """How much is free on a worker for the whole of [start, end), instant by instant; with `endless` tasks there."""
     there = [r for r in view.runs if r.until or endless]
     spans = [(-inf, r.until or inf, r.placement.get(worker, {}).get("core", 0)) for r in there]
-    spans += [(r.start, r.end, r.placement.get(worker, {}).get("core", 0)) for r in kept]
+    spans += [(r.start, r.end, r.placement.get(worker, {}).get("core", 0)) for r in stored]
     times = [start, *(begin for begin, _, _ in spans if start < begin < end)]
     return CORES - max(sum(n for begin, over, n in spans if begin <= t < over) for t in times)
 
 
-def room(view, kept, slots, apart, start, end, endless=True):
-    free = [free_over(view, kept, worker.id, start, end, endless) for worker in view.workers]
+def room(view, stored, slots, apart, start, end, endless=True):
+    free = [free_over(view, stored, worker.id, start, end, endless) for worker in view.workers]
     return sum(min(1, max(0, n)) if apart else max(0, n) for n in free) >= slots
 
 
 @given(RUNS, ASKED)
 def test_4_and_6_what_is_kept_is_there_and_what_is_refused_is_not(runs, asked):
-    view, kept = view_of(runs), []
+    view, stored = view_of(runs), []
     for k, (slots, start, length, apart) in enumerate(asked):
         job = job_view(Job("ar", NOW, slots, 5, 0.0, apart=apart))
         at = None if start is None else NOW + start
-        found = Priority().keep(replace(view, reservations=tuple(kept)), job, at, float(length))
-        if found.placement is None:
-            assert found.text.startswith(("0/3 workers", "1/3", "2/3", "3/3"))
-            times = [at] if at is not None else [NOW, *(r.until for r in view.runs), *(r.end for r in kept)]
-            assert not any(room(view, kept, slots, apart, t, t + length, at is None) for t in times if t >= NOW)
+        result = Priority().keep(replace(view, reservations=tuple(stored)), job, at, float(length))
+        if result.placement is None:
+            assert result.text.startswith(("0/3 workers", "1/3", "2/3", "3/3"))
+            times = [at] if at is not None else [NOW, *(r.until for r in view.runs), *(r.end for r in stored)]
+            assert not any(room(view, stored, slots, apart, t, t + length, at is None) for t in times if t >= NOW)
             continue
-        assert found.end == found.start + length
-        assert at is None or found.start == at
-        assert sum(amounts["core"] for amounts in found.placement.values()) == slots
-        for worker, amounts in found.placement.items():
-            assert free_over(view, kept, worker, found.start, found.end, endless=not found.ends) >= amounts["core"]
-        if found.ends:  # only where there is no other room, and all that stand in the way
-            assert not room(view, kept, slots, apart, found.start, found.end)
-            left = replace(view, runs=[run for run in view.runs if run.task not in found.ends])
-            for worker, amounts in found.placement.items():
-                assert free_over(left, kept, worker, found.start, found.end) >= amounts["core"]
+        assert result.end == result.start + length
+        assert at is None or result.start == at
+        assert sum(amounts["core"] for amounts in result.placement.values()) == slots
+        for worker, amounts in result.placement.items():
+            assert (
+                free_over(view, stored, worker, result.start, result.end, endless=not result.ends) >= amounts["core"]
+            )
+        if result.ends:  # only where there is no other room, and all that stand in the way
+            assert not room(view, stored, slots, apart, result.start, result.end)
+            remaining = replace(view, runs=[run for run in view.runs if run.task not in result.ends])
+            for worker, amounts in result.placement.items():
+                assert free_over(remaining, stored, worker, result.start, result.end) >= amounts["core"]
         if at is None:  # the earliest there is
-            ends = [NOW, *(r.until for r in view.runs if r.until), *(r.end for r in kept)]
-            earlier = [t for t in ends if NOW <= t < found.start]
-            assert not any(room(view, kept, slots, apart, t, t + length) for t in earlier)
-        kept.append(ReservationView(f"k{k}", found.placement, found.start, found.end))
+            ends = [NOW, *(r.until for r in view.runs if r.until), *(r.end for r in stored)]
+            earlier = [t for t in ends if NOW <= t < result.start]
+            assert not any(room(view, stored, slots, apart, t, t + length) for t in earlier)
+        stored.append(ReservationView(f"k{k}", result.placement, result.start, result.end))
 
 
 def test_what_only_the_matcher_places_keeps_workers_whole_and_runs_inside():
@@ -83,8 +85,8 @@ def test_what_only_the_matcher_places_keeps_workers_whole_and_runs_inside():
     gang = GangView("m", 0, ("m",), "m/0", 30.0)
     made = Priority().keep(view, JobView("m", "user", NOW, (gang,)), NOW + 5, 60.0)
     assert made.placement == {name: {"core": CORES} for name in ("n1", "n2")}
-    kept = ReservationView("ar", made.placement, made.start, made.end)
+    stored = ReservationView("ar", made.placement, made.start, made.end)
     inside = JobView("m", "user", NOW, (gang,), attributes={"reservation": "ar"})
     outside = JobView("o", "user", NOW, (replace(gang, job="o", tasks=("o",)),))
-    plan = Priority().plan(replace(view, now=NOW + 5, jobs=[outside, inside], reservations=(kept,)))
+    plan = Priority().plan(replace(view, now=NOW + 5, jobs=[outside, inside], reservations=(stored,)))
     assert [(o.task, sorted(o.placement)) for o in plan.orders if isinstance(o, Start)] == [("m", ["n1", "n2"])]

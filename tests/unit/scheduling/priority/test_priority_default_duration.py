@@ -69,11 +69,11 @@ def test_never_is_what_no_end_of_a_task_changes():
 
 
 def test_within_a_reservation_that_is_taken_no_time_is_found_yet():
-    kept = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
+    stored = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
     inside = replace(endless("r", "n0"), attributes={"reservation": "ar"})
     jobs = [asking("short", 1, 20.0, reservation="ar"), asking("long", 1, 60.0, reservation="ar")]
-    told = waits(plan(view(jobs, runs=[inside], reservations=(kept,))))
-    assert {job: wait.reason for job, wait in told.items()} == {"short": "no-time", "long": "never"}
+    answer = waits(plan(view(jobs, runs=[inside], reservations=(stored,))))
+    assert {job: wait.reason for job, wait in answer.items()} == {"short": "no-time", "long": "never"}
 
 
 def test_advance_reservation_is_found_behind_the_default_duration():

@@ -28,11 +28,11 @@ def test_wide_job_at_the_head_keeps_space_from_jobs_without_a_limit(how):
     jobs = [asking("wide", 8), asking("forever", 1, 0.0), asking("hour", 1, 3600.0)]
     made = plan(view(jobs, runs=[endless("r", "n0")], **how))
     assert set(placed(made)) == {"hour"}
-    kept = reserved(made)["wide"]
-    assert (kept.placement, kept.at) == ({name: {"core": 2} for name in FOUR}, float("inf"))
-    told = waits(made)
-    assert (told["wide"].reason, told["wide"].facts["after"]) == ("reserved", ["r"])
-    assert told["forever"].facts["kept_for"]["job"] == "wide"
+    stored = reserved(made)["wide"]
+    assert (stored.placement, stored.at) == ({name: {"core": 2} for name in FOUR}, float("inf"))
+    answer = waits(made)
+    assert (answer["wide"].reason, answer["wide"].facts["after"]) == ("reserved", ["r"])
+    assert answer["forever"].facts["kept_for"]["job"] == "wide"
 
 
 def test_tuned_promises_the_head_a_time_though_nobody_may_reserve():
@@ -79,8 +79,8 @@ def test_reservation_ahead_is_named_with_its_end_and_what_would_start_now():
 
 
 def test_advance_reservation_ahead_is_named_too():
-    kept = (ReservationView("ar", {name: {"core": 2} for name in FOUR}, NOW + 60, NOW + 160),)
-    wait = waits(plan(view([asking("j", 1, 0.0)], reservations=kept)))["j"]
+    stored = (ReservationView("ar", {name: {"core": 2} for name in FOUR}, NOW + 60, NOW + 160),)
+    wait = waits(plan(view([asking("j", 1, 0.0)], reservations=stored)))["j"]
     assert wait.facts["kept_for"] == {"reservation": "ar", "start": rfc3339(NOW + 60), "end": rfc3339(NOW + 160)}
     assert wait.text.startswith(
         "it has no time limit; with -t 60s or less it would start now; "

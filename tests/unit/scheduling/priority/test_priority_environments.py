@@ -81,8 +81,8 @@ def test_master_task_stands_in_the_queue_asked_for_it():
 def test_master_and_others_keep_to_the_rule_together(rule, count, expected):
     known = {"m": {"workers": ["n2", "n3"]}, "s": {}}
     settings_ = {"queues": known, "parallel_environments": {"pe": {"rule": rule}}}
-    asked = asking("j", count, pe="pe", master_queue="m", queue="s")
-    made = plan(view([asked], FOUR, [running("r", "n2")], **settings_))
+    request = asking("j", count, pe="pe", master_queue="m", queue="s")
+    made = plan(view([request], FOUR, [running("r", "n2")], **settings_))
     assert placed(made) == {"j": expected}
     assert made.memory["running"]["j"]["spots"][0][1] == "m"
 

@@ -40,9 +40,9 @@ def test_starts_are_those_of_an_engine_written_by_hand(name):
     jobs = workload(150, seed=len(name) + 7)
     key = easy_engine.ORDERS.get(name) or own
     expected = easy_engine.starts(jobs, POOL, key)
-    found = by_policy(jobs, order=OWN if name == "own" else name)
-    assert found == expected
-    assert sum(start > one.submit for start, one in zip((found[j.id] for j in jobs), jobs, strict=True)) > 50
+    result = by_policy(jobs, order=OWN if name == "own" else name)
+    assert result == expected
+    assert sum(start > one.submit for start, one in zip((result[j.id] for j in jobs), jobs, strict=True)) > 50
 
 
 def own(job, now, origin):
@@ -53,9 +53,9 @@ def own(job, now, origin):
 def test_starve_puts_the_oldest_late_jobs_first_as_the_engine_does(after, first):
     jobs = workload(150, seed=3, load=1.3)
     expected = easy_engine.starts(jobs, POOL, easy_engine.ORDERS["saf"], after, first)
-    found = by_policy(jobs, order="saf", starve={"after": after, "first": first})
-    assert found == expected
-    assert found != by_policy(jobs, order="saf")
+    result = by_policy(jobs, order="saf", starve={"after": after, "first": first})
+    assert result == expected
+    assert result != by_policy(jobs, order="saf")
 
 
 @pytest.mark.soak

@@ -76,9 +76,9 @@ def test_6_an_advance_reservation_is_left_to_its_jobs_and_holds_them(view, cores
     name = data.draw(st.sampled_from([w.id for w in view.workers if w.capacity["core"] >= cores] or ["none"]))
     if name == "none" or any(name in run.placement for run in view.runs):
         return
-    kept = ReservationView("ar", {name: {"core": cores}}, NOW + begin, NOW + begin + length)
+    stored = ReservationView("ar", {name: {"core": cores}}, NOW + begin, NOW + begin + length)
     inside = job_view(Job("in", NOW, 1, 5, 5.0, attributes={"reservation": "ar", "reserve": True}))
-    plan = Priority().plan(replace(view, jobs=[*view.jobs, inside], reservations=(kept,)))
+    plan = Priority().plan(replace(view, jobs=[*view.jobs, inside], reservations=(stored,)))
     mine, others = Profile(), Profile()
     length_of = {**durations(view), "in": 5.0}
     for order in plan.orders:
@@ -86,9 +86,9 @@ def test_6_an_advance_reservation_is_left_to_its_jobs_and_holds_them(view, cores
         end = start + length_of[job]
         (mine if job == "in" else others).add(start, end, order.placement.get(name, {}).get("core", 0))
         if job == "in":
-            assert kept.start <= start <= end <= kept.end
+            assert stored.start <= start <= end <= stored.end
     room = next(w.capacity["core"] for w in view.workers if w.id == name)
-    assert others.most(max(NOW, kept.start), kept.end) <= room - cores
+    assert others.most(max(NOW, stored.start), stored.end) <= room - cores
     assert mine.most(0, inf) <= cores
 
 
@@ -125,9 +125,9 @@ def test_9_the_first_job_is_promised_the_earliest_time_there_is(view):
         return
     alone = replace(view, jobs=[job for job in view.jobs if job.id == first])
     for time in sorted({run.until if run.until > NOW else NOW + 15 for run in view.runs}):
-        left = [run for run in view.runs if (run.until if run.until > NOW else NOW + 15) > time]
+        remaining = [run for run in view.runs if (run.until if run.until > NOW else NOW + 15) > time]
         freed = make_view(
-            time, {w.id: w.capacity for w in view.workers}, alone.jobs, left, view.settings, memory=view.memory
+            time, {w.id: w.capacity for w in view.workers}, alone.jobs, remaining, view.settings, memory=view.memory
         )
         if starts(Priority().plan(freed)):
             assert promised(plan)[first] == time
@@ -139,21 +139,21 @@ def test_9_the_first_job_is_promised_the_earliest_time_there_is(view):
 def test_10_what_is_backfilled_ends_before_a_promise_or_leaves_it_alone(view):
     plan, length = Priority().plan(view), durations(view)
     capacity = {worker.id: worker.capacity for worker in view.workers}
-    for k, kept in enumerate(plan.orders):
-        if not isinstance(kept, Reserve):
+    for k, stored in enumerate(plan.orders):
+        if not isinstance(stored, Reserve):
             continue
         later = [
-            order for order in plan.orders[k:] if isinstance(order, Start) and NOW + length[order.task] > kept.at
+            order for order in plan.orders[k:] if isinstance(order, Start) and NOW + length[order.task] > stored.at
         ]
         use = {}
         others = [(run.placement, run.started, max(run.until, NOW + 15 * (run.until <= NOW))) for run in view.runs]
         others += [(order.placement, NOW, NOW + length[order.task]) for order in later]
-        for placement, start, end in [*others, (kept.placement, kept.at, kept.until)]:
+        for placement, start, end in [*others, (stored.placement, stored.at, stored.until)]:
             for worker, amounts in placement.items():
                 for kind, amount in amounts.items():
                     use.setdefault((worker, kind), Profile()).add(start, end, amount)
         for (worker, kind), line in use.items():
-            assert line.most(kept.at, kept.until) <= capacity[worker].get(kind, 0)
+            assert line.most(stored.at, stored.until) <= capacity[worker].get(kind, 0)
 
 
 @given(views())
@@ -235,8 +235,8 @@ def test_24_a_run_right_after_a_run_starts_nothing_more(view):
             if isinstance(o, Start)
         ),
     ]
-    left = [job for name, job in by_id.items() if name not in starts(plan)]
-    again = Priority().plan(make_view(NOW, pool, left, runs, view.settings, memory=plan.memory))
+    remaining = [job for name, job in by_id.items() if name not in starts(plan)]
+    again = Priority().plan(make_view(NOW, pool, remaining, runs, view.settings, memory=plan.memory))
     assert starts(again) == []
 
 

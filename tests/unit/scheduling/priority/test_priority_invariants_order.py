@@ -53,10 +53,10 @@ def test_13_priority_grows_with_each_term(view, name, weight):
 
 @given(views(extra={"quotas": QUOTAS}))
 def test_16_categories_change_nothing_but_time(view):
-    kept = Priority().plan(view)
+    stored = Priority().plan(view)
     alone = Priority().plan(replace(view, settings={**view.settings, "categories": False}))
-    assert (kept.orders, kept.figures) == (alone.orders, alone.figures)
-    assert [(w.job, w.reason, w.text) for w in kept.waits] == [(w.job, w.reason, w.text) for w in alone.waits]
+    assert (stored.orders, stored.figures) == (alone.orders, alone.figures)
+    assert [(w.job, w.reason, w.text) for w in stored.waits] == [(w.job, w.reason, w.text) for w in alone.waits]
 
 
 BASE = Job("j", 0.0, 2, 5, 60.0, 0, 4, "a", {"pe": "fill", "queue": "q"})
@@ -85,8 +85,8 @@ MUTANTS = [
 
 def category_of(job):
     given_ = check_settings({"parallel_environments": PES, "queues": {"q": {}, "r": {}}})
-    kept = (ReservationView("ar", {}, 0.0, 1.0),)
-    view = make_view(NOW, {"n": {"core": 4}}, [job_view(job)], (), given_, reservations=kept)
+    stored = (ReservationView("ar", {}, 0.0, 1.0),)
+    view = make_view(NOW, {"n": {"core": 4}}, [job_view(job)], (), given_, reservations=stored)
     return Categories(True).key(items(view, given_)[0])
 
 
@@ -141,7 +141,7 @@ def held_now(timeline):
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.integers(0, 5))
 def test_19_braces_bind_each_by_name_lists_together_and_not_never_itself(users, limit):
     jobs_ = [job_view(Job(f"j{k:02}", NOW - 1, 1, 5, 9.0, requestor=user)) for k, user in enumerate(users)]
-    asked = Counter(users)
+    request = Counter(users)
 
     def started(scope):
         quota = {"name": "q", "limits": [{"users": scope, "to": {"slots": limit}}]}
@@ -150,8 +150,8 @@ def test_19_braces_bind_each_by_name_lists_together_and_not_never_itself(users, 
         return Counter(owner[task] for task in starts(Priority().plan(view)))
 
     each, together, without = started("{a,b}"), started("a,b"), started("!a")
-    assert all(each[user] == min(limit, asked[user]) for user in "ab")
-    assert together["a"] + together["b"] == min(limit, asked["a"] + asked["b"])
-    assert without["b"] + without["c"] == min(limit, asked["b"] + asked["c"])
-    assert each["c"] == together["c"] == asked["c"]
-    assert without["a"] == asked["a"]
+    assert all(each[user] == min(limit, request[user]) for user in "ab")
+    assert together["a"] + together["b"] == min(limit, request["a"] + request["b"])
+    assert without["b"] + without["c"] == min(limit, request["b"] + request["c"])
+    assert each["c"] == together["c"] == request["c"]
+    assert without["a"] == request["a"]

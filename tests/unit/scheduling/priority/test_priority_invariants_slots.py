@@ -18,17 +18,17 @@ rules = st.sampled_from(["fill_up", "round_robin", "pe_slots", 1, 2, 3])
 
 
 def allocated(rule, count, room):
-    left, got = dict(enumerate(room)), Counter()
+    remaining, got = dict(enumerate(room)), Counter()
 
     def take(worker, low, high):
-        n = min(high, left[worker])
+        n = min(high, remaining[worker])
         if n < low:
             return 0
-        left[worker] -= n
+        remaining[worker] -= n
         got[worker] += n
         return n
 
-    return got if allocate(rule, count, list(left), take) else None
+    return got if allocate(rule, count, list(remaining), take) else None
 
 
 @given(rules, st.integers(1, 12), offers)

@@ -83,14 +83,14 @@ def test_reservation_goes_on_when_the_cluster_is_full_and_stops_in_the_original(
 
 
 def test_advance_reservation_holds_its_jobs_and_ends_them_in_time():
-    kept = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
+    stored = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
     jobs = [
         asking("in", 2, 50.0, reservation="ar"),
         asking("long", 1, 60.0, reservation="ar"),
         asking("free", 8, 10.0),
         asking("no", reservation="x"),
     ]
-    made = plan(view(jobs, reservations=(kept,)))
+    made = plan(view(jobs, reservations=(stored,)))
     assert placed(made) == {"in": {"n0": 2}}
     assert waits(made)["long"].reason == "never"
     assert waits(made)["no"].reason == "attributes"
@@ -98,9 +98,9 @@ def test_advance_reservation_holds_its_jobs_and_ends_them_in_time():
 
 
 def test_advance_reservation_gives_no_more_than_is_really_free():
-    kept = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
+    stored = ReservationView("ar", {"n0": {"core": 2}}, NOW - 5, NOW + 50)
     jobs = [asking("a", 1, 40.0, reservation="ar"), asking("b", 1, 40.0, reservation="ar")]
-    made = plan(view(jobs, runs=[running("r", "n0", walltime=500.0)], reservations=(kept,)))
+    made = plan(view(jobs, runs=[running("r", "n0", walltime=500.0)], reservations=(stored,)))
     assert placed(made) == {"a": {"n0": 1}}
 
 

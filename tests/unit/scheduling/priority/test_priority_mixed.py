@@ -187,7 +187,7 @@ def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserve
         key: value for key, value in mix.items() if key != "max_reservation" or mix.get("discipline") == "tuned"
     }
     known = set(given_.get("queues", {}))
-    kept = (ReservationView("ar", {"n0": {"core": 1}}, NOW - 5, NOW + 60),) if reserved else ()
+    stored = (ReservationView("ar", {"n0": {"core": 1}}, NOW - 5, NOW + 60),) if reserved else ()
     kinds = frozenset(worker.kind for worker in workers)
     view = View(
         NOW,
@@ -200,7 +200,7 @@ def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserve
         divide,
         {},
         {"licence": 3},
-        kept,
+        stored,
     )
     plan = Priority().plan(view)
     check_plan(view, plan)
@@ -219,7 +219,12 @@ def test_every_plan_of_any_mix_may_be_carried_out(mix, waiting, cluster, reserve
 def check_again(view, plan):
     """Carry the plan out and plan again a little later."""
     placed = {order.task: order.placement for order in plan.orders if isinstance(order, Start)}
-    runs, left, free, beside = list(view.runs), [], {w.id: dict(w.free) for w in view.workers}, dict(view.consumables)
+    runs, remaining, free, beside = (
+        list(view.runs),
+        [],
+        {w.id: dict(w.free) for w in view.workers},
+        dict(view.consumables),
+    )
     for job in view.jobs:
         for gang in job.gangs:
             for task in gang.tasks:
@@ -241,11 +246,13 @@ def check_again(view, plan):
                         )
                     )
         waiting = tuple(gang for gang in job.gangs if not set(gang.tasks) & set(placed))
-        left.extend([replace(job, gangs=waiting)] if waiting else [])
+        remaining.extend([replace(job, gangs=waiting)] if waiting else [])
     for placement in placed.values():
         for worker, amounts in placement.items():
             for kind, amount in amounts.items():
                 (free[worker] if worker else beside)[kind] -= amount
     workers = [replace(worker, free=free[worker.id]) for worker in view.workers]
-    later = replace(view, now=NOW + 3, workers=workers, runs=runs, jobs=left, memory=plan.memory, consumables=beside)
+    later = replace(
+        view, now=NOW + 3, workers=workers, runs=runs, jobs=remaining, memory=plan.memory, consumables=beside
+    )
     check_plan(later, Priority().plan(later))

@@ -52,7 +52,7 @@ class Model:
         return self
 
     def run(self, bookings, waiting, now):
-        kept = 0
+        stored = 0
         for job in waiting:
             held = self.fit(bookings, job, now)
             if held is not None:
@@ -60,8 +60,8 @@ class Model:
                 yield job, held
             elif not self.depth:
                 return
-            elif kept < self.depth:
-                kept += 1
+            elif stored < self.depth:
+                stored += 1
                 later = sorted({end for _, end, _ in bookings if end > now})
                 at, held = next((t, held) for t in later if (held := self.fit(bookings, job, t)) is not None)
                 bookings.append((at, at + job.walltime, held))

@@ -111,13 +111,13 @@ def test_what_starts_and_ends_between_two_plans_is_counted():
 
 
 def test_compat_keeps_the_square_of_the_shares_where_one_job_fills_the_cluster():
-    found = parts(used_by({"ann": 75, "bob": 25}, whole, ends=300, compat="grid_engine"))
-    assert found["ann"] == pytest.approx(0.9, abs=0.03)
+    result = parts(used_by({"ann": 75, "bob": 25}, whole, ends=300, compat="grid_engine"))
+    assert result["ann"] == pytest.approx(0.9, abs=0.03)
 
 
 def test_decayed_usage_is_what_converges():
-    found = used_by({"ann": 75, "bob": 25}, mixed, ends=400, tickets={"halftime": 2})
-    assert parts(found) == pytest.approx({"ann": 0.75, "bob": 0.25}, rel=0.1)
+    result = used_by({"ann": 75, "bob": 25}, mixed, ends=400, tickets={"halftime": 2})
+    assert parts(result) == pytest.approx({"ann": 0.75, "bob": 0.25}, rel=0.1)
 
 
 @settings(max_examples=60)
@@ -129,20 +129,20 @@ def test_decayed_usage_is_what_converges():
 )
 def test_turns_are_a_plain_search_for_who_has_used_least_for_its_shares(shares, usage, jobs, compensation):
     waiting = [(Leaf("", user), charge) for user, charge in jobs]
-    found = turns(tree(**shares), waiting, usage, compensation)
+    results = turns(tree(**shares), waiting, usage, compensation)
     there = [user for user in shares if any(user == name for name, _ in jobs)]
     used = {user: usage.get(f"/{user}", 0.0) for user in there}
     if compensation:
         total, all_ = sum(used.values()), sum(shares[user] for user in there)
         used = {user: max(amount, total * shares[user] / all_ / compensation) for user, amount in used.items()}
-    left = {user: [k for k, (name, _) in enumerate(jobs) if name == user] for user in there}
-    for place in found:
+    remaining = {user: [k for k, (name, _) in enumerate(jobs) if name == user] for user in there}
+    for place in results:
         user = jobs[place][0]
-        halfway = {one: used[one] + min(used[one], jobs[left[one][0]][1] / 2) for one in there if left[one]}
+        halfway = {one: used[one] + min(used[one], jobs[remaining[one][0]][1] / 2) for one in there if remaining[one]}
         assert halfway[user] / shares[user] <= min(halfway[one] / shares[one] for one in halfway) + 1e-9
-        assert left[user].pop(0) == place
+        assert remaining[user].pop(0) == place
         used[user] += jobs[place][1]
-    assert not any(left.values())
+    assert not any(remaining.values())
 
 
 def test_groups_keep_their_shares_whoever_of_them_has_jobs():

@@ -50,13 +50,16 @@ def test_states_follow_the_wall_clock_to_the_minute(name, days, week):
         first = at(day) - DAY / 2
         marks = (first + 600 * k for k in range(2 * 24 * 6))  # what happens, happens at tens of minutes
         times = sorted({mark + step for mark in marks for step in (-MINUTE, 0)})
-        wanted = [by_the_wall(calendar, time, name) for time in times]
-        assert [calendar.state(time, zone) for time in times] == wanted
-        changes = [times[0], *(later for (_, a), (later, b) in pairwise(zip(times, wanted, strict=True)) if a != b)]
-        found = [time for time, _ in until_last(calendar.changes(times[0], zone), times[-1])]
-        assert found == changes
+        requirements = [by_the_wall(calendar, time, name) for time in times]
+        assert [calendar.state(time, zone) for time in times] == requirements
+        changes = [
+            times[0],
+            *(later for (_, a), (later, b) in pairwise(zip(times, requirements, strict=True)) if a != b),
+        ]
+        results = [time for time, _ in until_last(calendar.changes(times[0], zone), times[-1])]
+        assert results == changes
         closed = calendar.closed(times[0], zone=zone)
-        assert [any(a <= t < b for a, b in closed) for t in times] == [state != ON for state in wanted]
+        assert [any(a <= t < b for a, b in closed) for t in times] == [state != ON for state in requirements]
 
 
 def until_last(changes, last):
@@ -153,13 +156,13 @@ def test_a_promise_across_a_change_is_the_hour_at_which_the_queue_opens(zone, no
     begin, end = datetime.fromisoformat(now), datetime.fromisoformat(opens)
     year = f"{begin:%d.%m.%Y}=16:00-24:00=off {end:%d.%m.%Y}=0:00-18:00=off"
     settings = {"queues": {"q": {"calendar": {"year": year}}}, "time_zone": zone}
-    moment, wanted = at(now, zone), at(opens, zone)
+    moment, requirement = at(now, zone), at(opens, zone)
     made = plan(at_time(moment, settings))
-    assert [(order.job, order.at) for order in made.orders] == [("j", wanted)]
-    assert f" start 18:00 {named_zone(zone).name(wanted)} in 1 day" in waits(made)["j"].text
+    assert [(order.job, order.at) for order in made.orders] == [("j", requirement)]
+    assert f" start 18:00 {named_zone(zone).name(requirement)} in 1 day" in waits(made)["j"].text
     # at that hour it starts, and not a minute before
     for step, starts in ((-MINUTE, []), (0, ["j"])):
-        orders = plan(at_time(wanted + step, settings)).orders
+        orders = plan(at_time(requirement + step, settings)).orders
         assert [order.task for order in orders if isinstance(order, Start)] == starts
 
 
