@@ -23,7 +23,7 @@ from benchmarks.simulating import TRACES
 from benchmarks.timing import heading, row
 from rainbow.forecast import Bounds, Expected, Length, forecast
 from rainbow.forecast.forecast import score
-from rainbow.forecast.lengths import RUNS, Key, Known, left, length_of
+from rainbow.forecast.lengths import RUNS, Key, RunHistory, left, length_of
 from rainbow.scheduling import GangView, JobView, RunView
 from rainbow.simulation import Arrival, World, read_trace
 from rainbow.simulation.simulate import Simulation
@@ -43,12 +43,12 @@ class Learned:
 
     def of(self, job: JobView, gang: GangView) -> Length:
         """Predict a gang that waits."""
-        return length_of(Known(self.recent), self._key(job.id), gang.expected)
+        return length_of(RunHistory(self.recent), self._key(job.id), gang.expected)
 
     def left(self, run: RunView, now: float) -> float:
         """Predict how many more seconds a task runs."""
         limit = run.until - run.started if run.until else 0.0
-        return left(Known(self.recent), self._key(run.job), now - run.started, limit)
+        return left(RunHistory(self.recent), self._key(run.job), now - run.started, limit)
 
     def ended(self, job: str, seconds: float) -> None:
         """Learn from a job that has ended."""
@@ -232,7 +232,7 @@ def predicting(folder: Path = TRACES) -> None:
         while ends and ends[0][0] <= one.submit:
             learned.ended(*heappop(ends)[1:])
         heappush(ends, (one.submit + one.run, one.id, one.run))
-        answers = length_of(Known(learned.recent), learned._key(one.id), one.limit).seconds, one.limit
+        answers = length_of(RunHistory(learned.recent), learned._key(one.id), one.limit).seconds, one.limit
         errors.append((abs(answers[0] - one.run), abs(answers[1] - one.run)))
         near = [n + (max(one.run, 1) / 2 <= t <= 2 * max(one.run, 1)) for n, t in zip(near, answers, strict=True)]
     for which, own, within in zip(("predicted", "limit"), zip(*errors, strict=True), near, strict=True):

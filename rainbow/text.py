@@ -34,7 +34,7 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
     )
 
 
-Found = TypeVar("Found")
+Entry = TypeVar("Entry")
 
 
 def _in_utc(local: datetime) -> float:
@@ -57,7 +57,7 @@ def seconds_of(text: str, local: Callable[[datetime], float] = _in_utc) -> float
 MOST_WARNINGS = 50
 
 
-def shortened(warnings: Iterable[Found], words: Callable[[Found], str] = str) -> Iterator[str]:
+def shortened(warnings: Iterable[Entry], words: Callable[[Entry], str] = str) -> Iterator[str]:
     """Yield the first of many warnings in words, and how many more there are."""
     for k, warning in enumerate(results := list(warnings)):
         if k == MOST_WARNINGS:

@@ -233,10 +233,10 @@ def _splits(units: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield (here, *rest)
 
 
-Given = dict[tuple[int, int], int]  # by draw and leaf
+Flows = dict[tuple[int, int], int]  # by draw and leaf
 
 
-def _gives(k: int, amount: int, open_ones: list[list[int]], free: dict[int, int], flows: Given) -> bool:
+def _gives(k: int, amount: int, open_ones: list[list[int]], free: dict[int, int], flows: Flows) -> bool:
     """Draw an amount, letting earlier draws give way to other leaves (augmenting paths, Ford and Fulkerson)."""
     while amount:
         path = _path(k, open_ones, free, flows)
@@ -252,7 +252,7 @@ def _gives(k: int, amount: int, open_ones: list[list[int]], free: dict[int, int]
     return True
 
 
-def _path(k: int, open_ones: list[list[int]], free: dict[int, int], flows: Given) -> list[int] | None:
+def _path(k: int, open_ones: list[list[int]], free: dict[int, int], flows: Flows) -> list[int] | None:
     """Return draw, leaf, the draw that gives it up, leaf, and so on, to a leaf that has something left."""
     paths, seen, reached = [[k]], {k}, set[int]()
     while paths:

@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Asked:
+class RoutedRequest:
     """A request that the API knows: its operation, and who asks."""
 
     operation: str
@@ -184,7 +184,7 @@ class Router:
     @asynccontextmanager
     async def _read(
         self, operation: str, arguments: Mapping[str, Any], scope: Scope, headers: dict[bytes, bytes], receive: Any
-    ) -> AsyncIterator[Asked]:
+    ) -> AsyncIterator[RoutedRequest]:
         """Read a request, with its credentials before its body; the block holds its turn and its memory."""
         header = headers.get(b"authorization", b"").decode("latin-1")
         try:
@@ -201,7 +201,7 @@ class Router:
             headers.pop(b"content-encoding", None)  # the body is unpacked
             if operation in ENVELOPES and operation != "batch.submit" and b"token" in body:
                 who = await self._callers.find(header, cluster_tokens(jobspec_in(body, _kind(headers))[1]))
-            yield Asked(operation, arguments, scope, headers, body, who or await self._callers.find(header))
+            yield RoutedRequest(operation, arguments, scope, headers, body, who or await self._callers.find(header))
 
     def _see(self, who: Caller) -> None:
         """Have the clusters remembered that this caller sees, beside the request."""
@@ -212,7 +212,7 @@ class Router:
 
     # ── what is done ──
 
-    async def _act(self, request: Asked) -> Answer:
+    async def _act(self, request: RoutedRequest) -> Answer:
         group, _, name = request.operation.partition(".")
         if url := request.header("rainbow-shard"):
             return await self._pass(request, _named(request.who, url))
@@ -228,7 +228,7 @@ class Router:
         urls = [shard.url for shard in request.who.shards]
         raise Conflict(f"each shard answers this for itself: {_by_url(request.who.shards)}", shards=urls)
 
-    async def _of_cluster(self, request: Asked, name: str) -> Answer:
+    async def _of_cluster(self, request: RoutedRequest, name: str) -> Answer:
         shard = await self._directory.of_cluster(request.who, name)
         answer = await self._pass(request, shard)
         if answer.status == 404:  # it may have been deleted, and be registered somewhere else
@@ -237,11 +237,11 @@ class Router:
                 return await self._pass(request, other)
         return answer
 
-    async def _pass(self, request: Asked, shard: Shard) -> Answer:
+    async def _pass(self, request: RoutedRequest, shard: Shard) -> Answer:
         headers = [*request.who.header(shard), *request.passed]
         return await shard.ask(request.scope["method"], request.target, headers, request.body)
 
-    async def _all(self, request: Asked, combine: Callable[[list[Any]], Any]) -> Answer:
+    async def _all(self, request: RoutedRequest, combine: Callable[[list[Any]], Any]) -> Answer:
         """Ask every shard of the caller's, and merge what the good answers say."""
         answers = await self._answers(request)
         good = [answer.json() for answer in answers.values() if answer.is_good]
@@ -250,7 +250,7 @@ class Router:
         away = {"away": merge.shards_away(request.who)} if request.who.away else {}
         return merge.told({**combine(good), **away})
 
-    async def _answers(self, request: Asked) -> dict[Shard, Answer]:
+    async def _answers(self, request: RoutedRequest) -> dict[Shard, Answer]:
         here = request.who.here
         results = await asyncio.gather(*(self._pass(request, shard) for shard in here), return_exceptions=True)
         for one in results:
@@ -258,10 +258,10 @@ class Router:
                 raise one
         return {shard: one for shard, one in zip(here, results, strict=True) if isinstance(one, Answer)}
 
-    async def _listing(self, request: Asked) -> Answer:
+    async def _listing(self, request: RoutedRequest) -> Answer:
         return await self._all(request, lambda good: merge.rows("clusters", good, self._directory.gone(request.who)))
 
-    async def _page(self, request: Asked) -> Answer:
+    async def _page(self, request: RoutedRequest) -> Answer:
         if (name := request.query.get("cluster")) and len(request.who.tokens) > 1:
             return await self._of_cluster(request, name)
         limit = request.query.get("limit", "100")
@@ -269,10 +269,10 @@ class Router:
         oldest = request.query.get("sort") == "oldest"
         return await self._all(request, partial(merge.page, limit=most, oldest=oldest))
 
-    async def _find(self, request: Asked) -> Answer:
+    async def _find(self, request: RoutedRequest) -> Answer:
         return await self._all(request, partial(merge.named, request.query.get("job", "")))
 
-    async def _many(self, request: Asked) -> Answer:
+    async def _many(self, request: RoutedRequest) -> Answer:
         """Have each shard change those of many jobs that are its own; what a filter chooses, every shard's."""
         if not (texts := merge.texts_of(request.json())):
             return await self._all(request, merge.changed)
@@ -282,10 +282,10 @@ class Router:
         bad = [answer for answer in answers if not answer.is_good]
         return merge.nearest(bad) if bad else merge.told(merge.changed([one.json() for one in answers], refused))
 
-    async def _tokens(self, request: Asked) -> Answer:
+    async def _tokens(self, request: RoutedRequest) -> Answer:
         return await self._all(request, lambda good: {"tokens": [one for answer in good for one in answer["tokens"]]})
 
-    async def _of_token(self, request: Asked) -> Answer:
+    async def _of_token(self, request: RoutedRequest) -> Answer:
         """Rotate or revoke a credential at the shard that has it."""
         answer = None
         for shard in request.who.here:
@@ -296,14 +296,14 @@ class Router:
             raise request.who.one_away()
         return answer
 
-    async def _mint(self, request: Asked) -> Answer:
+    async def _mint(self, request: RoutedRequest) -> Answer:
         names = (body := request.json()) and isinstance(body, dict) and body.get("clusters")
         shards = {await self._directory.of_cluster(request.who, str(name)) for name in names or ()}
         if len(shards) > 1 or (not shards and len(request.who.tokens) > 1):
             raise Conflict("a token is known to one shard: mint one for the clusters of each", shards=_urls(shards))
         return await self._pass(request, next(iter(shards), request.who.shards[0]))
 
-    async def _register(self, request: Asked) -> Answer:
+    async def _register(self, request: RoutedRequest) -> Answer:
         """Register a cluster at its home, unless another shard has one of its name."""
         body = request.json()
         name = str(body.get("name")) if isinstance(body, dict) else ""
@@ -312,7 +312,7 @@ class Router:
             await self._check_free(request, name, home)
         return await self._pass(request, home)
 
-    async def _check_free(self, request: Asked, name: str, home: Shard) -> None:
+    async def _check_free(self, request: RoutedRequest, name: str, home: Shard) -> None:
         """Raise Conflict if another shard than its home has a cluster of this name; the home itself knows repeats."""
         for shard in self._shards:
             if shard is home:
@@ -322,13 +322,13 @@ class Router:
             if answer.is_good and answer.json().get("taken"):
                 raise Conflict(f"cluster {name[:100]} already exists")
 
-    async def _submit(self, request: Asked) -> Answer:
+    async def _submit(self, request: RoutedRequest) -> Answer:
         return await self._submits.submit(request.who, request.question)
 
-    async def _match(self, request: Asked) -> Answer:
+    async def _match(self, request: RoutedRequest) -> Answer:
         return await self._submits.everywhere(request.who, request.question, request.target)
 
-    async def _batch(self, request: Asked) -> Answer:
+    async def _batch(self, request: RoutedRequest) -> Answer:
         if len(request.who.tokens) == 1 and not request.who.away:
             return await self._pass(request, request.who.shards[0])
         body, header = request.json(), request.header("authorization")
@@ -343,7 +343,7 @@ class Router:
 
     # ── streams, and what is the router's own ──
 
-    async def _stream(self, request: Asked, named: tuple[bytes, bytes], receive: Any, send: Any) -> None:
+    async def _stream(self, request: RoutedRequest, named: tuple[bytes, bytes], receive: Any, send: Any) -> None:
         """Pass on the events of one shard, as they come."""
         shard = await self._stream_of(request)
         headers = [*request.who.header(shard), *request.passed]
@@ -356,7 +356,7 @@ class Router:
             await send(start)
             await _unless_gone(_forward(parts, send), receive)
 
-    async def _stream_of(self, request: Asked) -> Shard:
+    async def _stream_of(self, request: RoutedRequest) -> Shard:
         if url := request.header("rainbow-shard"):
             return _named(request.who, url)
         if name := request.query.get("cluster"):
@@ -376,7 +376,7 @@ class Router:
         return merge.told({"service": "rainbow", "version": __version__, "status": status}, 200 if ready else 503)
 
 
-Act = Callable[[Router, Asked], Awaitable[Answer]]
+Act = Callable[[Router, RoutedRequest], Awaitable[Answer]]
 MERGED: Mapping[str, Act] = {  # what more than one shard may have a part in
     "clusters.register": Router._register,
     "clusters.listing": Router._listing,

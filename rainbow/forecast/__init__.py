@@ -2,7 +2,7 @@
 
 from rainbow.forecast.eta import Rooms, eta, stacked
 from rainbow.forecast.forecast import Ahead, Bounds, Expected, Forecast, ahead, forecast, score
-from rainbow.forecast.lengths import UNKNOWN, Key, Known, Length, left, length_of, ratios
+from rainbow.forecast.lengths import UNKNOWN, Key, Length, RunHistory, left, length_of, ratios
 from rainbow.forecast.one_pass import one_pass
 from rainbow.forecast.room import Room, Use, read_room, room_of
 from rainbow.forecast.virtual_cluster import Lengths, VirtualCluster
@@ -14,11 +14,11 @@ __all__ = [
     "Expected",
     "Forecast",
     "Key",
-    "Known",
     "Length",
     "Lengths",
     "Room",
     "Rooms",
+    "RunHistory",
     "Use",
     "VirtualCluster",
     "ahead",

@@ -44,7 +44,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RunHistory:
     """What is remembered: seconds of the last runs of each key; log(actual / predicted) of a cluster's last runs."""
 
     recent: Mapping[Key, Sequence[float]]
@@ -71,7 +71,7 @@ class Length:
 UNKNOWN = Length(inf, inf, inf, 0, "unknown", inf)
 
 
-def length_of(known: Known, key: Key, limit: float) -> Length:
+def length_of(known: RunHistory, key: Key, limit: float) -> Length:
     """Return how long a task is predicted to run; `limit` 0: it has none.
 
     >>> length_of(Known({Key("oak", "ann"): [50.0, 70.0, 90.0]}), Key("oak", "ann", "train", "a", 2), 3600.0)
@@ -87,7 +87,7 @@ def length_of(known: Known, key: Key, limit: float) -> Length:
     return Length(seconds, seconds * exp(low), min(most, seconds * exp(high)), len(runs), source, mean)
 
 
-def left(known: Known, key: Key, ran: float, limit: float) -> float:
+def left(known: RunHistory, key: Key, ran: float, limit: float) -> float:
     """Return how many more seconds a task that has run so long is predicted to run; infinite if unknown.
 
     It is the mean of the runs that took longer, each at most the limit. One that outlasts everything like it takes as
@@ -101,7 +101,7 @@ def left(known: Known, key: Key, ran: float, limit: float) -> float:
     return max(0.0, min(more, limit - ran)) if limit else more
 
 
-def _runs(known: Known, key: Key) -> tuple[Sequence[float], str]:
+def _runs(known: RunHistory, key: Key) -> tuple[Sequence[float], str]:
     for level, source in key.levels():
         if runs := known.recent.get(level):
             return runs[-RUNS:], source

@@ -27,7 +27,7 @@ from rainbow.state_machine import WorkerState
 
 UNDER_LIMIT = "\0running"  # the type of what a limit still lets run: no graph has it
 MOST = 30_000_000  # numbers in a matrix: what is left then is not placed
-Asked = Sequence[tuple[Group, Slots]]  # what a gang wants, and of which workers
+SlotRequests = Sequence[tuple[Group, Slots]]  # what a gang wants, and of which workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Space:
             if limit in self._under:
                 yield self._under[limit], Slots(((UNDER_LIMIT, cores),), 1)
 
-    def _asked(self, gang: GangView) -> Asked:
+    def _asked(self, gang: GangView) -> SlotRequests:
         hosts = self.view.hosts(gang.demand)
         if hosts not in self._groups:
             able = [name for name, kind in self._kinds.items() if kind in hosts]
@@ -153,7 +153,7 @@ class Space:
         alike = Counter(tuple(sorted(amounts.items())) for worker, amounts in held.items() if worker and amounts)
         return (SlotsView("", dict(amounts), count, count, apart=True) for amounts, count in alike.items())
 
-    def _fitted(self, request: Asked, start: float, end: float) -> Placement | None:
+    def _fitted(self, request: SlotRequests, start: float, end: float) -> Placement | None:
         """Return where the slots lie over a time, the first workers first; None if not all of them fit."""
         kinds = {kind for _, slots in request for kind, _ in slots.amounts}
         remaining = {kind: self.matrix.least(kind, start, end) for kind in kinds}

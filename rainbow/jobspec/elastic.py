@@ -28,7 +28,7 @@ KEYS = {"min", "max", "threads"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ElasticCounts:
     """What is written of an elastic job, and how many slots its counts ask for at least (0: no range says so)."""
 
     given: Mapping[str, int]
@@ -44,7 +44,7 @@ class Wanted:
         return Elastic(least, most, options.get("threads", 1))
 
 
-def wanted(request: Request, system: Mapping[str, Any], at: str) -> Wanted | None:
+def wanted(request: Request, system: Mapping[str, Any], at: str) -> ElasticCounts | None:
     """Read what is asked of shares; None if the job is not elastic."""
     if "elastic" not in system:
         return None
@@ -55,7 +55,7 @@ def wanted(request: Request, system: Mapping[str, Any], at: str) -> Wanted | Non
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_TASKS:
             raise JobspecError(f"{key} is a whole number from 1 to {MOST_TASKS}", pointer=f"{at}/{key}")
     least, most = (sum(_slots(tree, which) for tree in request.resources) for which in (_least, _most))
-    return Wanted(options, least if least < most else 0, at)
+    return ElasticCounts(options, least if least < most else 0, at)
 
 
 def stretched(request: Request, at: str) -> Request:

@@ -71,7 +71,7 @@ Free = tuple[tuple[str, int], ...]  # what a worker has free, by type
 
 
 @dataclass(slots=True)
-class Held:
+class Holdings:
     """What the tasks of one requestor hold."""
 
     tasks: int = 0
@@ -97,7 +97,7 @@ class ClusterIndex:
         self.worker_changes = 0  # times that a worker has come or become another one, whatever is free of it
         self.ends: Ranked[tuple[float, float, str]] = Ranked()  # of what runs: when, since when, the task
         self.stopping = 0  # tasks that are told to stop
-        self.held: dict[str, Held] = {}  # by requestor
+        self.held: dict[str, Holdings] = {}  # by requestor
         self.mixed: set[str] = set()  # workers that serve several requestors
         self.queues: dict[str, Ranked[Turn]] = {}  # the waiting jobs of each requestor, whose turn is first at first
         self.most_asked = 0.0  # of the priority that a jobspec asks for: it may only lower itself
@@ -193,7 +193,7 @@ class ClusterIndex:
         self.stopping += sign * run.stopping
         end = 0.0 if run.stopping else run.until or inf  # what is told to stop may end at any moment
         (self.ends.add if sign > 0 else self.ends.discard)((end, run.started, run.task))
-        held = self.held.setdefault(run.requestor, Held())
+        held = self.held.setdefault(run.requestor, Holdings())
         held.tasks += sign
         for worker, amounts in run.placement.items():
             for kind, amount in amounts.items():

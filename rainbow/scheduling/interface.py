@@ -251,7 +251,7 @@ class Rest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBlock:
+class ReservedBlock:
     """What is free now and kept for one job: amounts by type on some workers, until it is needed (inf: unknown)."""
 
     job: str
@@ -279,11 +279,11 @@ class Plan:
     rest: Rest | None = field(default=None, compare=False)
     promises: tuple[Promise, ...] = ()
     broken: tuple[Broken, ...] = ()
-    kept: tuple[KeptBlock, ...] = ()
+    kept: tuple[ReservedBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReservedSpace:
     """Space found for an advance reservation; none: `text` says why. `ends`: tasks to be ended before it starts."""
 
     placement: Placement | None = None
@@ -297,7 +297,7 @@ class Kept:
 class Keeps(Protocol):
     """What a policy has beside, if it honours `view.reservations`."""
 
-    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> ReservedSpace:
         """Find space for a job's one gang for so long, from `start` on, or (None) from the earliest time there is."""
 
 

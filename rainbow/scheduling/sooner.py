@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from rainbow.scheduling import planner
-from rainbow.scheduling.interface import KeptBlock, Plan, Policy, Reserve, Start, View
+from rainbow.scheduling.interface import Plan, Policy, Reserve, ReservedBlock, Start, View
 from rainbow.scheduling.qos import Rules
 from rainbow.scheduling.snapshot import JobView, Rows
 
@@ -207,7 +207,7 @@ def limit_change(job: str, seconds: float) -> Change:
     return Change("limit", seconds, f"a limit of {words} or less", ("rainbow", "job", "update", job, "-t", typed))
 
 
-def kept_by_others(plan: Plan, job: str) -> list[KeptBlock]:
+def kept_by_others(plan: Plan, job: str) -> list[ReservedBlock]:
     """Return what is free and kept for others than a job, the soonest needed first."""
     return sorted((one for one in plan.kept if one.job != job), key=lambda one: (one.until, one.job))
 

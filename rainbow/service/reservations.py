@@ -22,7 +22,7 @@ from rainbow.jobspec import parse_jobspec
 from rainbow.jobspec.hostlist import expand_hosts
 from rainbow.matching import stated_units
 from rainbow.outcome import note_cluster, note_object
-from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, Kept, LocalTime, policies
+from rainbow.scheduling import Gang, GangTask, GangView, JobView, Keeps, LocalTime, ReservedSpace, policies
 from rainbow.service.core.access import Caller, own_cluster, requestor_of, visible_cluster
 from rainbow.service.core.keyed_call import KeyedCall
 from rainbow.service.core.limits import limits_of
@@ -78,7 +78,7 @@ def create(
         with mirrored(service, service.entry(record)) as mirror:
             frozen = take_snapshot(service, mirror)
             if frozen is None:
-                stored = Kept(text="it has no workers")
+                stored = ReservedSpace(text="it has no workers")
             elif request is None:
                 stored = _emptied(frozen, body["workers"], start, seconds)
             else:
@@ -224,7 +224,7 @@ def _turn(service: Service, record: ClusterRecord) -> Iterator[Turn]:
 # ── what ──
 
 
-def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, seconds: float) -> Kept:
+def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, seconds: float) -> ReservedSpace:
     """Ask the policy for the space of all a request's slots together."""
     policy = policies.get(frozen.record.policy)
     if not isinstance(policy, Keeps):
@@ -237,7 +237,7 @@ def _kept(frozen: Frozen, request: Request, owner: str, start: float | None, sec
     return policy.keep(frozen.view, JobView("reservation", owner, frozen.view.now, (view,)), start, seconds)
 
 
-def _emptied(frozen: Frozen, requirements: Sequence[str] | str, start: float | None, seconds: float) -> Kept:
+def _emptied(frozen: Frozen, requirements: Sequence[str] | str, start: float | None, seconds: float) -> ReservedSpace:
     """Return all of some workers over a time, and the tasks there that may still run when it begins."""
     policy = policies.get(frozen.record.policy)
     if not isinstance(policy, Keeps):
@@ -251,7 +251,7 @@ def _emptied(frozen: Frozen, requirements: Sequence[str] | str, start: float | N
         raise ValueRefused(f"worker {unknown[0][:100]} not found" if unknown else text, pointer="/workers")
     begin = frozen.view.now if start is None else start
     held = {name: {kind: n for kind, n in capacity[name].items() if n} for name in dict.fromkeys(names)}
-    return Kept(held, begin, begin + seconds, ends=tuple(_must_end(frozen, held, begin)))
+    return ReservedSpace(held, begin, begin + seconds, ends=tuple(_must_end(frozen, held, begin)))
 
 
 def _must_end(frozen: Frozen, held: Placement, begin: float) -> Iterator[str]:
@@ -298,7 +298,7 @@ def _admit(
 
 
 def _record(
-    service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], stored: Kept
+    service: Service, record: ClusterRecord, owner: str, body: Mapping[str, Any], stored: ReservedSpace
 ) -> ReservationRecord:
     others, maintenance = body.get("requestors"), "workers" in body
     allowed = None if others and ANYBODY in others else list(dict.fromkeys([owner, *(others or ())]))

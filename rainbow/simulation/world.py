@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rainbow.forecast import Bounds, Key, Known, Length, VirtualCluster, forecast, left, length_of
+from rainbow.forecast import Bounds, Key, Length, RunHistory, VirtualCluster, forecast, left, length_of
 from rainbow.forecast.lengths import RUNS
 from rainbow.forecast.outlook import Arriving, ClusterForecast, Outlook, ask_of
 from rainbow.graph import Cluster, read_cluster
@@ -213,7 +213,7 @@ class Learned:
     def __init__(self, cluster: str, of_job: Mapping[str, Arrival]) -> None:
         self.cluster, self.of_job = cluster, of_job
         self.recent: dict[Key, list[float]] = {}
-        self.known = Known(self.recent)
+        self.known = RunHistory(self.recent)
 
     def key(self, job: str, slots: int = 0) -> Key:
         """Return what runs like a job are remembered by."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.forecast.lengths import RATIOS, RUNS, Key, Known, length_of
+from rainbow.forecast.lengths import RATIOS, RUNS, Key, RunHistory, length_of
 from rainbow.state_machine import BOOKED, ENDED, JobState, TaskState
 from rainbow.store.jobs import LIVE, staged_tasks
 from rainbow.store.schema import JSON, Plain, durations, forecasts, job_etas, jobs, lengths, tasks, together, workers
@@ -238,7 +238,7 @@ def learn(connection: sa.Connection, cluster_id: str, runs: Sequence[Ran], now: 
     before = set(known)
     ratios: list[float] = []
     for ran in runs:
-        predicted = length_of(Known(known), ran.key, ran.limit).seconds
+        predicted = length_of(RunHistory(known), ran.key, ran.limit).seconds
         if 0 < predicted < inf and ran.seconds > 0:
             ratios.append(log(ran.seconds / predicted))
         for level in {level for level, _ in ran.key.levels()}:

@@ -50,7 +50,7 @@ from rainbow.agent.executors.run import (
 )
 from rainbow.jobspec.hostlist import expand_hosts, expand_ids
 
-Given = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
+NodeDevices = dict[str, dict[str, list[int]]]  # {node: {"core": [0, 1], "gpu": [0]}}
 MOST_LISTED = 100_000  # cores of a node, nodes of a job
 ROOMS = (
     "runs",
@@ -178,11 +178,11 @@ class SharedFolder:
         draft.unlink()
         return self.claimed(run) == native
 
-    def give(self, run: RunId, options: Given) -> None:
+    def give(self, run: RunId, options: NodeDevices) -> None:
         """Leave which cores and GPUs a run has."""
         self._write("given", key_of(run), json.dumps(options))
 
-    def given(self, run: RunId) -> Given | None:
+    def given(self, run: RunId) -> NodeDevices | None:
         """Return which cores and GPUs a run has, if that is known."""
         text = self._read("given", run)
         return json.loads(text) if text is not None else None
@@ -351,13 +351,13 @@ _GPUS = re.compile(r"\bgpu\S*?\(IDX:([\d,-]+)\)")
 _THREADS = re.compile(r"\bThreadsPerCore=(\d+)")
 
 
-def given_in(text: str) -> Given:
+def given_in(text: str) -> NodeDevices:
     """Read which cores and GPUs of which nodes a job has, from `scontrol -d -o show job` and `scontrol show node`.
 
     >>> given_in("Nodes=n[1-2] CPU_IDs=2-5 Mem=0 GRES=gpu:a100:1(IDX:1) ThreadsPerCore=2")["n2"]
     {'core': [1, 2], 'gpu': [1]}
     """
-    result: Given = {}
+    result: NodeDevices = {}
     threads = int(said[1]) if (said := _THREADS.search(text)) else 1
     for nodes, cpus, gres in _ON_NODES.findall(text):
         cores = sorted({cpu // threads for cpu in expand_ids(cpus, MOST_LISTED) or ()})

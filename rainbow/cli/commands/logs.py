@@ -9,7 +9,7 @@ import click
 
 from rainbow.cli.commands.jobs import WAITS, exit_code_of, job, number_of
 from rainbow.cli.commands.submit import job_and_cluster_options, ready, refusals_shown, tell
-from rainbow.cli.input.job_options import Given, JobCommand
+from rainbow.cli.input.job_options import JobCommand, JobSource
 from rainbow.cli.output import printer
 from rainbow.cli.session import first_time, login, with_tokens
 from rainbow.client import Client
@@ -106,7 +106,7 @@ def _line_starts(text: str) -> Iterator[int]:
 @with_tokens
 def run(
     client: Client,
-    given: Given,
+    given: JobSource,
     clusters: tuple[str, ...],
     selector: dict[str, Any] | None,
     backend: str | None,

@@ -19,7 +19,7 @@ from rainbow.cli.commands.submit import clusters_and_selector, refusals_shown, s
 from rainbow.cli.commands.verify import certified_answer, draw_certificates
 from rainbow.cli.exit_codes import Exit
 from rainbow.cli.input import files
-from rainbow.cli.input.job_options import Given, JobCommand, check_read
+from rainbow.cli.input.job_options import JobCommand, JobSource, check_read
 from rainbow.cli.output import printer
 from rainbow.cli.output.decisions import draw_explained, draw_match
 from rainbow.cli.output.printer import table, words
@@ -57,7 +57,7 @@ DEFAULT_BACKEND = "index"
 @partial(with_tokens, alone_by="graphs")
 def match(
     client: Client | None,
-    given: Given,
+    given: JobSource,
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
@@ -125,7 +125,7 @@ def _named(clusters: list[Cluster], names: tuple[str, ...]) -> list[Cluster]:
     return [cluster for cluster in clusters if not names or cluster.name in names]
 
 
-def _requests(options: Given) -> dict[Path, Request]:
+def _requests(options: JobSource) -> dict[Path, Request]:
     if paths := options.files:
         result, faults = files.jobspecs_of(paths)
         for fault in faults.values():

@@ -101,7 +101,7 @@ def restore(file: Path, database: str | None, config: Path | None) -> None:
 
 DISTRIBUTION = "rainbow-hpc"  # of this package on PyPI
 ROOM = 1 << 30  # bytes that should be free beside a store
-Found = tuple[str, str, str]  # what, ok | warning | fault, words
+Finding = tuple[str, str, str]  # what, ok | warning | fault, words
 
 
 @click.command()
@@ -111,7 +111,7 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     """Check configuration, database, credentials, certificates and drivers. Exits 1 if the server could not run."""
     from rainbow.service.core.settings import Settings, read_config
 
-    results: list[Found] = []
+    results: list[Finding] = []
     settings = Settings()
     try:
         settings = read_config(config) if config else settings
@@ -128,14 +128,14 @@ def doctor(database: str | None, config: Path | None, output: str) -> None:
     click.get_current_context().exit(Exit.ERROR if bad else Exit.OK)
 
 
-def _guarded(what: str, check: Callable[[], str]) -> Found:
+def _guarded(what: str, check: Callable[[], str]) -> Finding:
     try:
         return (what, "ok", check())
     except (RainbowError, OSError) as fault:
         return (what, "fault", printer.one_line(str(fault)))
 
 
-def _packages(_url: str, _: Settings) -> Iterator[Found]:
+def _packages(_url: str, _: Settings) -> Iterator[Finding]:
     """Name distributions that install a package `rainbow` over ours."""
     from importlib.metadata import packages_distributions
 
@@ -144,7 +144,7 @@ def _packages(_url: str, _: Settings) -> Iterator[Found]:
         yield ("package", "warning", f"{names} installs a package named rainbow, too; run: pip uninstall {names}")
 
 
-def _store(url: str, settings: Settings) -> Iterator[Found]:
+def _store(url: str, settings: Settings) -> Iterator[Finding]:
     from rainbow.store import clusters, file_of, open_store, postgresql, sqlite
     from rainbow.store.migrations.upgrade import is_current
 
@@ -183,7 +183,7 @@ def _store(url: str, settings: Settings) -> Iterator[Found]:
         yield _none_yet(file)
 
 
-def _none_yet(file: Path) -> Found:
+def _none_yet(file: Path) -> Finding:
     """Say whether a server could make the store: looking for it makes none."""
     folder = next(folder for folder in file.absolute().parents if folder.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -191,7 +191,7 @@ def _none_yet(file: Path) -> Found:
     return ("store", "warning", f"{file} does not exist yet; the server creates it on first start")
 
 
-def _privacy(url: str, _: Settings) -> Iterator[Found]:
+def _privacy(url: str, _: Settings) -> Iterator[Finding]:
     """Warn of files of the store that others than their owner may read: jobspecs and outputs are in them."""
     from rainbow.store import file_of
 
@@ -205,7 +205,7 @@ def _privacy(url: str, _: Settings) -> Iterator[Found]:
             )
 
 
-def _disk(url: str, _: Settings) -> Iterator[Found]:
+def _disk(url: str, _: Settings) -> Iterator[Finding]:
     from rainbow.store import file_of
 
     if (file := file_of(url)) and file.exists():
@@ -213,7 +213,7 @@ def _disk(url: str, _: Settings) -> Iterator[Found]:
         yield ("disk", "ok" if free > ROOM else "warning", f"{free >> 20:,} MiB free on the file system of {file}")
 
 
-def _secrets(url: str, _: Settings) -> Iterator[Found]:
+def _secrets(url: str, _: Settings) -> Iterator[Finding]:
     from rainbow.store import file_of
 
     folder = (file_of(url) or Path("x")).absolute().parent
@@ -223,7 +223,7 @@ def _secrets(url: str, _: Settings) -> Iterator[Found]:
         yield ("credentials", "ok" if private else "fault", f"{path}: {words}")
 
 
-def _unverified(url: str, _: Settings) -> Iterator[Found]:
+def _unverified(url: str, _: Settings) -> Iterator[Finding]:
     """Name the starts that were not made because what was placed did not meet the request."""
     from rainbow.service.scheduler.step import refusal_reports
     from rainbow.store import file_of
@@ -234,7 +234,7 @@ def _unverified(url: str, _: Settings) -> Iterator[Found]:
         yield ("unverified", "warning", words)
 
 
-def _certificates(_: str, settings: Settings) -> Iterator[Found]:
+def _certificates(_: str, settings: Settings) -> Iterator[Finding]:
     server = settings.server
     if not server.certificate:
         yield (
@@ -254,7 +254,7 @@ def _certificates(_: str, settings: Settings) -> Iterator[Found]:
     yield _guarded("tls", check)
 
 
-def _drivers(url: str, _settings: Settings) -> Iterator[Found]:
+def _drivers(url: str, _settings: Settings) -> Iterator[Finding]:
     if url.startswith("postgres"):
         there = find_spec("psycopg") is not None
         yield ("driver", "ok" if there else "fault", f"psycopg is {'' if there else 'not '}installed")

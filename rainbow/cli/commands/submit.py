@@ -17,7 +17,7 @@ from rainbow.cli.commands.jobs import draw_job, number_of, outcome
 from rainbow.cli.exit_codes import NO_CLUSTER_NOW, UNMATCHED, Exit
 from rainbow.cli.input import files
 from rainbow.cli.input.files import text_of, yaml_of
-from rainbow.cli.input.job_options import Given, JobCommand, Jobspec, check_files, job_options
+from rainbow.cli.input.job_options import JobCommand, JobSource, Jobspec, check_files, job_options
 from rainbow.cli.output import printer, progress
 from rainbow.cli.output.columns import moment
 from rainbow.cli.output.decisions import draw_decision, draw_warnings
@@ -129,7 +129,7 @@ def selector_given(name: str | None, options: Path | None) -> dict[str, Any] | N
 @with_tokens
 def submit(
     client: Client,
-    given: Given,
+    given: JobSource,
     clusters: tuple[str, ...],
     selector: str | None,
     selector_options: Path | None,
@@ -232,7 +232,7 @@ def ready(client: Client, jobspec: Jobspec) -> Jobspec:
 
 
 def _submit_many(
-    client: Client, options: Given, common: dict[str, Any], key: str | None, output: str, *, alone: bool
+    client: Client, options: JobSource, common: dict[str, Any], key: str | None, output: str, *, alone: bool
 ) -> NoReturn:
     if alone:
         raise click.UsageError("--wait, --basis and --tag accept only one jobspec")

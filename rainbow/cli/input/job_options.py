@@ -190,7 +190,7 @@ class JobCommand(click.Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class JobSource:
     """Jobspec files and folders, a batch script and its arguments, or a command's words; and options of sbatch."""
 
     words: tuple[str, ...]
@@ -282,7 +282,7 @@ def _answer_and_file(said: tuple[str, ...]) -> tuple[str, str | None]:
     return (forms or [os.environ.get("RAINBOW_OUTPUT") or printer.FORMS[0]])[-1], files[-1] if files else None
 
 
-def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> Given:
+def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> JobSource:
     after = click.get_current_context().meta.get(AFTER)
     if after is not None and words != after:
         raise click.UsageError("give either a jobspec FILE or a command after --, not both")
@@ -290,7 +290,7 @@ def _given(words: tuple[str, ...], values: Mapping[str, Any], strict: bool) -> G
     named = after is None and bool(words) and (words[0] == "-" or Path(words[0]).exists())
     if after is None and words and not named and words[0].endswith(FILES):
         _must_be_there(False, words[0])
-    inputs = Given(words, options, after is not None or bool(options and words and not named), strict, plain)
+    inputs = JobSource(words, options, after is not None or bool(options and words and not named), strict, plain)
     if options and not words:
         raise click.UsageError(MISPLACED.format(", ".join(f"--{name}" for name in options)))
     if options and named and words[0] != "-" and inputs.script is None:

@@ -300,7 +300,7 @@ MOST_DIVISIONS = 64  # more are divided anew
 FEW_ROOTS = 16  # roots that are put into one batch with those that come after
 
 
-class Known(NamedTuple):
+class EarlierAnswers(NamedTuple):
     """What was answered, by place, and what marked the clusters then."""
 
     marks: Overlay[object]
@@ -329,7 +329,7 @@ class Catalogue(Generic[P]):
         self._marks = Overlay(one.mark for one in self.compiled)
         self._nameless = frozenset[str]().union(*{one.nameless for one in self.compiled})
         self._divided: dict[frozenset[str], list[Division]] = {}  # by the nameless subsystems whose names are asked
-        self._known: LruCache[bytes, Known] = LruCache(MOST_ANSWERS)  # one with those made of this catalogue
+        self._known: LruCache[bytes, EarlierAnswers] = LruCache(MOST_ANSWERS)  # one with those made of this catalogue
 
     def lists(self, clusters: Sequence[Cluster]) -> bool:
         """Return whether the catalogue was made of just these clusters."""
@@ -386,10 +386,10 @@ class Catalogue(Generic[P]):
             return known.holds
         result, is_whole = self._ask(question, Meter(budget.clock, budget.query), known)
         if is_whole:
-            self._known.put(question.request.key, Known(self._marks, result))
+            self._known.put(question.request.key, EarlierAnswers(self._marks, result))
         return result
 
-    def _ask(self, question: Query, meter: Meter, known: Known | None) -> tuple[NDArray[np.int8], bool]:
+    def _ask(self, question: Query, meter: Meter, known: EarlierAnswers | None) -> tuple[NDArray[np.int8], bool]:
         """Ask batch after batch what is not known; return whether there was time for all of them."""
         todo = np.full(len(self.clusters), known is None)
         if known is not None:

@@ -43,7 +43,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Given:
+class GroupShare:
     """Nodes of a group that give one point each."""
 
     group: Group
@@ -166,11 +166,11 @@ def _spread(
     return None if chosen is None else _trees(wish, _levelled(chosen, requests, len(wish.shares)), groups, counts)
 
 
-def _choose(groups: Sequence[Group], low: int, high: int, request: State) -> list[Given] | None:
+def _choose(groups: Sequence[Group], low: int, high: int, request: State) -> list[GroupShare] | None:
     """Return the fewest nodes that give what is asked together, those that give most first."""
     if len(request) == 1 or all(n == 0 for n in request[1:]):  # only slots: the largest nodes give most
         return _largest_first(groups, low, high, request)
-    best: dict[State, list[Given]] = {(0,) * (1 + len(request)): []}
+    best: dict[State, list[GroupShare]] = {(0,) * (1 + len(request)): []}
     for group in groups:
         more = dict(best)
         for state, choice in best.items():
@@ -180,7 +180,7 @@ def _choose(groups: Sequence[Group], low: int, high: int, request: State) -> lis
                     reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, request, strict=True))
                     key = (state[0] + nodes, *reached)
                     if key not in more:
-                        more[key] = [*choice, Given(group, nodes, point)]
+                        more[key] = [*choice, GroupShare(group, nodes, point)]
                     if len(more) > MOST_STATES:
                         raise TooManyWaysError
         if any(len(group.points) > 1 for group in groups):
@@ -190,11 +190,13 @@ def _choose(groups: Sequence[Group], low: int, high: int, request: State) -> lis
     return best[min(enough)] if enough else None
 
 
-def _mixed(states: dict[State, list[Given]], group: Group, high: int, request: State) -> dict[State, list[Given]]:
+def _mixed(
+    states: dict[State, list[GroupShare]], group: Group, high: int, request: State
+) -> dict[State, list[GroupShare]]:
     """Add the states in which nodes of one group give different points."""
     front = dict(states)
     while front:
-        fresh: dict[State, list[Given]] = {}
+        fresh: dict[State, list[GroupShare]] = {}
         for state, choice in front.items():
             used = sum(one.nodes for one in choice if one.group is group)
             if used == group.many or state[0] == high:
@@ -204,7 +206,7 @@ def _mixed(states: dict[State, list[Given]], group: Group, high: int, request: S
                 reached = tuple(min(a + b, n) for a, b, n in zip(state[1:], gains, request, strict=True))
                 key = (state[0] + 1, *reached)
                 if key not in states and key not in fresh:
-                    fresh[key] = [*choice, Given(group, 1, point)]
+                    fresh[key] = [*choice, GroupShare(group, 1, point)]
         states |= fresh
         if len(states) > MOST_STATES:
             raise TooManyWaysError
@@ -212,7 +214,7 @@ def _mixed(states: dict[State, list[Given]], group: Group, high: int, request: S
     return states
 
 
-def _undominated(states: dict[State, list[Given]]) -> dict[State, list[Given]]:
+def _undominated(states: dict[State, list[GroupShare]]) -> dict[State, list[GroupShare]]:
     by_nodes: dict[int, list[State]] = defaultdict(list)
     for state in states:
         by_nodes[state[0]].append(state)
@@ -224,20 +226,20 @@ def _undominated(states: dict[State, list[Given]]) -> dict[State, list[Given]]:
     return stored
 
 
-def _largest_first(groups: Sequence[Group], low: int, high: int, request: State) -> list[Given] | None:
-    chosen: list[Given] = []
+def _largest_first(groups: Sequence[Group], low: int, high: int, request: State) -> list[GroupShare] | None:
+    chosen: list[GroupShare] = []
     nodes = slots = 0
     for group in sorted(groups, key=lambda one: -one.points[0][0]):
         point = group.points[0]
         short = max(low - nodes, -(-(request[0] - slots) // point[0]) if request[0] > slots else 0)
         take = min(group.many, short, high - nodes)
         if take > 0:
-            chosen.append(Given(group, take, point))
+            chosen.append(GroupShare(group, take, point))
             nodes, slots = nodes + take, slots + take * point[0]
     return chosen if low <= nodes <= high and slots >= request[0] else None
 
 
-def _levelled(chosen: Sequence[Given], request: State, shares: int) -> Iterator[tuple[Given, Point, int]]:
+def _levelled(chosen: Sequence[GroupShare], request: State, shares: int) -> Iterator[tuple[GroupShare, Point, int]]:
     """Yield how many nodes give how much, so that together they give exactly what is asked: the first ones most."""
     remaining = [*request[: 1 + shares]]
     nodes = sum(choice.nodes for choice in chosen)
@@ -261,7 +263,7 @@ def _levelled(chosen: Sequence[Given], request: State, shares: int) -> Iterator[
 
 def _trees(
     wish: NodeRequest,
-    spreading: Iterator[tuple[Given, Point, int]],
+    spreading: Iterator[tuple[GroupShare, Point, int]],
     groups: Sequence[Group],
     counts: Mapping[str, int],
 ) -> Forest:

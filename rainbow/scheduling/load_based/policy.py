@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rainbow.scheduling.interface import KeptBlock, Plan, Traits, View, Wait, cluster_index_of
+from rainbow.scheduling.interface import Plan, ReservedBlock, Traits, View, Wait, cluster_index_of
 from rainbow.scheduling.load_based import round as reasons
 from rainbow.scheduling.load_based.round import LoadBasedStep
 from rainbow.scheduling.load_based.settings import CLASSIC, WORKER, begun, check_settings, classes_of, overlaps
@@ -60,11 +60,11 @@ def waits(round_: LoadBasedStep) -> Iterator[Wait]:
         yield from queue.stuck.values()
 
 
-def kept(round_: LoadBasedStep) -> Iterator[KeptBlock]:
+def kept(round_: LoadBasedStep) -> Iterator[ReservedBlock]:
     """Yield what is reserved of what is idle."""
     for one in round_.reserved:
         if one.units:
-            yield KeptBlock(one.job.id, {round_.placing.unit: one.units}, len(one.parts), one.at)
+            yield ReservedBlock(one.job.id, {round_.placing.unit: one.units}, len(one.parts), one.at)
 
 
 class LoadBased:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from rainbow.scheduling.interface import Kept, View
+from rainbow.scheduling.interface import ReservedSpace, View
 from rainbow.scheduling.priority.config.settings import check_settings
 from rainbow.scheduling.priority.items import items
 from rainbow.scheduling.priority.placement.assign import Assigner
@@ -26,7 +26,7 @@ from rainbow.scheduling.snapshot import JobView, Placement, RunView, amounts_by_
 COUNTED = ("slot_type", "schedule_interval", "consumables", "default_duration", "time_zone", "utc_offset")
 
 
-def keep(view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+def keep(view: View, job: JobView, start: float | None, seconds: float) -> ReservedSpace:
     """Find space for a job's gang over `seconds`, from `start` on or as early as it fits."""
     settings = check_settings({key: value for key, value in view.settings.items() if key in COUNTED})
     gang = replace(job.gangs[0], expected=seconds)
@@ -55,7 +55,7 @@ def _lacking(view: View, placement: Placement, start: float, settings: Mapping[s
     }
 
 
-def _found(view: View, job: JobView, start: float | None, seconds: float, settings: dict[str, Any]) -> Kept:
+def _found(view: View, job: JobView, start: float | None, seconds: float, settings: dict[str, Any]) -> ReservedSpace:
     """Find space around everything that is there."""
     then = replace(_at(view, view.now if start is None else start, settings), jobs=[job])
     (item,) = items(then, settings)
@@ -65,11 +65,11 @@ def _found(view: View, job: JobView, start: float | None, seconds: float, settin
     if grant is None and start is None:
         grant = assigner.later_for(item)
     if grant is None:
-        return Kept(text=Explainer(lines).explain(item).text(then.now, lines.zone))
+        return ReservedSpace(text=Explainer(lines).explain(item).text(then.now, lines.zone))
     held = {line: dict(amounts) for line, amounts in grant.booking.items() if any(amounts.values())}
     if not item.groups:  # what only the matcher can place takes workers whole
         held.update({spot.worker: dict(lines.workers[spot.worker].capacity) for spot, _ in grant.spots})
-    return Kept(held, grant.start, grant.start + seconds)
+    return ReservedSpace(held, grant.start, grant.start + seconds)
 
 
 def _at(view: View, time: float, settings: Mapping[str, Any]) -> View:

@@ -18,11 +18,11 @@ from math import inf, isinf
 from typing import Any
 
 from rainbow.scheduling.interface import (
-    Kept,
-    KeptBlock,
     Order,
     Plan,
     Reserve,
+    ReservedBlock,
+    ReservedSpace,
     Resume,
     Start,
     Suspend,
@@ -94,7 +94,7 @@ def _where(grant: SlotAssignment) -> dict[str, Any]:
     return {"pe": grant.environment.name, "spots": spots}
 
 
-def kept(run: Run) -> Iterator[KeptBlock]:
+def kept(run: Run) -> Iterator[ReservedBlock]:
     """Yield what is free and kept for the items that are promised a time, or space."""
     now, timeline = run.lines.view.now, run.lines.timeline
     for outcome in run.outcomes:
@@ -110,7 +110,7 @@ def kept(run: Run) -> Iterator[KeptBlock]:
                         result[kind] += idle
                         on.add(spot.worker)
         if result:
-            yield KeptBlock(outcome.item.job.id, dict(result), len(on), until)
+            yield ReservedBlock(outcome.item.job.id, dict(result), len(on), until)
 
 
 NAME = "priority"  # what this policy remembers stands under its name, beside what others left
@@ -288,7 +288,7 @@ class Priority:
         """Return when the cluster's wall clock shows a time; NoSuchTime if that is never, or twice."""
         return moment_of(local, zone_of(check_settings(settings)))
 
-    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> Kept:
+    def keep(self, view: View, job: JobView, start: float | None, seconds: float) -> ReservedSpace:
         """Find space for an advance reservation: amounts, of no vertices yet."""
         view = replace(view, free=None)
         return keep(view, job, start, seconds)

@@ -47,7 +47,7 @@ SIGN_INTERVAL = 1.0  # seconds between two times that a sign is stored which say
 STORED = 6  # a sign that says nothing new is stored so often in a lease
 
 
-class Known(NamedTuple):
+class AgentOfCluster(NamedTuple):
     """An agent's cluster, the workers that it serves (None: all), and whether it asks its site about jobs to come."""
 
     record: ClusterRecord
@@ -55,7 +55,7 @@ class Known(NamedTuple):
     checks: bool = False
 
 
-def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> Known:
+def record_agent(service: Service, who: Caller, name: str, agent: str, seq: int = 0) -> AgentOfCluster:
     """Note a heartbeat that says nothing of workers. Every message but a heartbeat begins with this."""
     return _note(service, who, name, agent, None, seq, beats=False)
 
@@ -92,17 +92,17 @@ def _note(
     beats: bool,
     keeps: bool = False,
     checks: bool = False,
-) -> Known:
+) -> AgentOfCluster:
     """Renew the lease; workers the agents now serve are ready, those they no longer serve are lost."""
     now = service.clock()
     with service.store.read() as connection:
         record = own_cluster(connection, who, name)
         if agent.startswith(PULLS):
-            return Known(record, None)
+            return AgentOfCluster(record, None)
         last = workers.agent(connection, record.id, agent)
         newest = max(last.seq if last else 0, service.heartbeats.newest(record.id, agent))
         if last and 0 < seq < newest:
-            return Known(record, last.workers, last.checks)
+            return AgentOfCluster(record, last.workers, last.checks)
         said = up if beats or last is None else last.workers
         measured = load if beats or last is None else last.load
         traits = (keeps, checks) if beats or last is None else (last.keeps, last.checks)
@@ -121,7 +121,7 @@ def _note(
         service.tell(record.id)
     if last and last.workers != said:  # it may be waiting for work for others
         service.news.tell(orders_to(record.id, agent))
-    return Known(record, said, sign.checks)
+    return AgentOfCluster(record, said, sign.checks)
 
 
 class ClosedConnection(NamedTuple):

@@ -146,7 +146,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedRequest:
     """A jobspec read, and what it matches."""
 
     request: Request
@@ -179,7 +179,7 @@ def find(
     reach: ReachableClusters,
     backend: str,
     overrides: Mapping[str, Any] | None = None,
-) -> Found:
+) -> MatchedRequest:
     """Read a jobspec and match it, as far as that is not known; one that time has cut short is not kept."""
     with phase("parse"):
         request = changed_request(_read(service.state(Requests), jobspec), overrides)
@@ -193,7 +193,7 @@ def find(
             match_ = Match(reach, placeable(service, answers), answers)
             if all(one.presumed is not None for one in match_.undecided):
                 known.put(key, match_, weight=len(match_.verdicts) + 1)
-        return Found(request, match_)
+        return MatchedRequest(request, match_)
 
 
 def _read(known: Requests, jobspec: Any) -> Request:

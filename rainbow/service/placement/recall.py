@@ -54,7 +54,7 @@ class Handing(DepartedMirror, Protocol):
 
 
 @dataclass(slots=True)
-class Asked:
+class RecallTimes:
     """When a site's jobs were looked at last, all and those that may start sooner elsewhere; which were asked for."""
 
     at: float = -inf
@@ -63,7 +63,7 @@ class Asked:
 
 
 @place("recall", most="one for a site", of="when a site's jobs were looked at, and which were asked for")
-class RecallState(ByCluster[Asked]):
+class RecallState(ByCluster[RecallTimes]):
     """What was asked of each site."""
 
 
@@ -81,7 +81,7 @@ class RecallRequest:
 def recall(service: Service, mirror: Handing, record: ClusterRecord) -> bool:
     """Ask for what should leave a site, and move what it has given back; return whether anything was written."""
     wrote = bool(mirror.withdrawn) and _move(service, mirror)
-    request, now = service.state(RecallState).setdefault(record.id, Asked()), service.clock()
+    request, now = service.state(RecallState).setdefault(record.id, RecallTimes()), service.clock()
     if not mirror.booked or 0 <= now - request.at < LOOK_INTERVAL:
         return wrote
     request.at = now
@@ -164,7 +164,7 @@ def _ask(connection: sa.Connection, wish: RecallRequest, now: float) -> None:
 
 
 def _sooner(
-    service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], request: Asked
+    service: Service, elsewhere: Relocation, mirror: Handing, pending: Mapping[str, Task], request: RecallTimes
 ) -> Iterator[RecallRequest]:
     """Yield the jobs that gain by the rules of `limits.replace`, as far as the time for a look reaches."""
     limits, now, began = mirror.limits.get("replace"), service.clock(), service.monotonic()

@@ -18,7 +18,7 @@ from rainbow.scheduling.snapshot import asked_priority
 from rainbow.service.core.access import Caller, requestor_of
 from rainbow.service.placement import site_checks
 from rainbow.service.placement.candidates import verdicts_on
-from rainbow.service.placement.match_cache import MOST_SHOWN, Found, Match
+from rainbow.service.placement.match_cache import MOST_SHOWN, Match, MatchedRequest
 from rainbow.state_machine import JobState
 from rainbow.store import clusters, events, jobs
 from rainbow.store.engine import Contended, NeedsExclusiveWrite
@@ -82,7 +82,7 @@ def _first(dropped: Mapping[str, str]) -> str:
     return "; ".join([*shown, *([f"and {len(dropped) - 3} more"] if len(dropped) > 3 else [])])
 
 
-def drained(service: Service, result: Found) -> dict[str, str]:
+def drained(service: Service, result: MatchedRequest) -> dict[str, str]:
     """Return why not of the clusters that match and are drained: they could run the job, and will again."""
     entries = result.match.reach.drained
     verdicts = verdicts_on(service, result.request, entries) if entries else ()

@@ -20,7 +20,7 @@ from rainbow.service.jobs.jobspecs import read_request
 from rainbow.service.jobs.lifecycle import visible_job
 from rainbow.service.placement import ledger, refusal, site_checks
 from rainbow.service.placement.candidates import barred, eligible_clusters, own_queues
-from rainbow.service.placement.match_cache import Found, Match, find
+from rainbow.service.placement.match_cache import Match, MatchedRequest, find
 from rainbow.store import jobs
 from rainbow.text import REFUSED, shortened
 
@@ -106,13 +106,13 @@ def match_answer(service: Service, who: Caller, submission: Submission) -> dict[
         revisions = {entry.cluster.name: entry.revision for entry in service.catalogue.values()}
         answer = certified(request, among, answer, takes, revisions=revisions)
     matched = {verdict.cluster for verdict in verdicts if verdict.matched}
-    refused = site_checks.refusals(_past_sites(service, Found(request, Match(reach, verdicts)), submission))
+    refused = site_checks.refusals(_past_sites(service, MatchedRequest(request, Match(reach, verdicts)), submission))
     answer["warnings"] += [f"{name}: {text}; {REFUSED}" for name, text in refused.items()]
     fitting = [cluster for cluster in among if cluster.name in matched]
     return {**answer, "warnings": [*answer["warnings"], *_refused_later(service, who, request, fitting)]}
 
 
-def _past_sites(service: Service, result: Found, submission: Submission) -> Match:
+def _past_sites(service: Service, result: MatchedRequest, submission: Submission) -> Match:
     """Return a match without the sites that would not take the job, if it is known whose it is."""
     requestor = submission.requestor or submission.login
     sites = site_checks.sites_among(service, result.match) if requestor else {}
@@ -137,7 +137,7 @@ def _refused_later(service: Service, who: Caller, request: Request, fitting: Ite
     yield from shortened(f"{', '.join(names):.80}: {text}; {REFUSED}" for text, names in answer.items())
 
 
-def find_for(service: Service, who: Caller, submission: Submission) -> Found:
+def find_for(service: Service, who: Caller, submission: Submission) -> MatchedRequest:
     """Match a jobspec against every cluster the caller may submit to, or those asked for."""
     names = submission.clusters if submission.place is None else [submission.place]
     among = eligible_clusters(service, who, names, even_drained=queues(service, submission))
@@ -148,7 +148,7 @@ def find_for(service: Service, who: Caller, submission: Submission) -> Found:
     return result
 
 
-def find_open(service: Service, who: Caller, submission: Submission) -> tuple[Found, dict[str, str]]:
+def find_open(service: Service, who: Caller, submission: Submission) -> tuple[MatchedRequest, dict[str, str]]:
     """Match a jobspec against the clusters that have the queue and class it names; say why not the others.
 
     JobspecError where every cluster that matches is one of these.

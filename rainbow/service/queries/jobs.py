@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from rainbow.store.jobs import JobRecord
 
 
-Asked = Mapping[str, str | Sequence[str]]  # a filter's words: each may come several times
+FilterWords = Mapping[str, str | Sequence[str]]  # a filter's words: each may come several times
 
 
 def job_filter(
-    who: Caller, request: Asked, cursor: str | None, limit: int, ids: Collection[str] | None = None
+    who: Caller, request: FilterWords, cursor: str | None, limit: int, ids: Collection[str] | None = None
 ) -> Filter:
     """Return the filter that a query asks for, over what a caller may see; RequestError for what is no state or time.
 
@@ -77,12 +77,12 @@ def job_filter(
     )
 
 
-def _each(request: Asked, key: str) -> list[str]:
+def _each(request: FilterWords, key: str) -> list[str]:
     said = request.get(key, ())
     return [text for text in ([said] if isinstance(said, str) else said) if text]
 
 
-def moment(request: Asked, key: str) -> float | None:
+def moment(request: FilterWords, key: str) -> float | None:
     """Read a time of a filter, in seconds since 1970; None where it says none."""
     if key not in request:
         return None

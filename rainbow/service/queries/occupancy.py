@@ -43,7 +43,7 @@ NAME = re.compile(r"(.*?)(0|[1-9]\d{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterReading:
     """What was read of a cluster, with the number of its last news and when that was."""
 
     version: int
@@ -63,18 +63,18 @@ class Seen:
 
 
 @picture("occupancy", most="one for a cluster", true="read again after news, as often as a tenth of a core allows")
-class SeenClusters(ByCluster[Seen]):
+class ClusterReadings(ByCluster[ClusterReading]):
     """What was read last of each cluster."""
 
 
-def _look(service: Service, who: Caller, name: str) -> tuple[ClusterRecord, RegisteredCluster, Seen]:
+def _look(service: Service, who: Caller, name: str) -> tuple[ClusterRecord, RegisteredCluster, ClusterReading]:
     with service.store.read() as connection:
         record = visible_cluster(connection, who, name)
     return record, service.entry(record), _seen(service, record)
 
 
-def _seen(service: Service, record: ClusterRecord) -> Seen:
-    looks, now, version = service.state(SeenClusters), service.monotonic(), service.news.version(record.id)
+def _seen(service: Service, record: ClusterRecord) -> ClusterReading:
+    looks, now, version = service.state(ClusterReadings), service.monotonic(), service.news.version(record.id)
     known = looks.get(record.id)
     if known and (now < known.at + known.cost / SHARE or (version == known.version and now < known.at + STALE)):
         return known
@@ -82,7 +82,7 @@ def _seen(service: Service, record: ClusterRecord) -> Seen:
         states = workers.of_cluster(connection, record.id)
         booked = tasks.of_cluster(connection, record.id, BOOKED)
     used, cost = amounts_by_worker(task.placement for task in booked), service.monotonic() - now
-    looks[record.id] = result = Seen(version, now, cost, service.clock(), states, booked, used)
+    looks[record.id] = result = ClusterReading(version, now, cost, service.clock(), states, booked, used)
     return result
 
 
@@ -103,7 +103,7 @@ def occupancy(service: Service, who: Caller, name: str) -> dict[str, Any]:
     }
 
 
-def _kinds(entry: RegisteredCluster, seen: Seen) -> list[dict[str, Any]]:
+def _kinds(entry: RegisteredCluster, seen: ClusterReading) -> list[dict[str, Any]]:
     capacity = worker_capacity(entry.cluster)
     groups: dict[tuple[Any, ...], list[str]] = {}
     for worker, whole in capacity.items():
@@ -112,7 +112,7 @@ def _kinds(entry: RegisteredCluster, seen: Seen) -> list[dict[str, Any]]:
 
 
 def _kind(
-    entry: RegisteredCluster, names: Sequence[str], capacity: Mapping[str, Mapping[str, int]], seen: Seen
+    entry: RegisteredCluster, names: Sequence[str], capacity: Mapping[str, Mapping[str, int]], seen: ClusterReading
 ) -> dict[str, Any]:
     whole = capacity[names[0]]
     letters = [_away(entry, seen.states.get(name)) for name in names]

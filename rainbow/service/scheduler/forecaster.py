@@ -19,7 +19,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rainbow.errors import RainbowError, Unavailable
-from rainbow.forecast import Bounds, Expected, Forecast, Key, Known, Length, forecast, left, length_of, score
+from rainbow.forecast import Bounds, Expected, Forecast, Key, Length, RunHistory, forecast, left, length_of, score
 from rainbow.forecast.outlook import ClusterForecast
 from rainbow.scheduling import GangView, JobView, RunView, View, policies, traits_of
 from rainbow.scheduling.rules.running_limits import owner_of
@@ -99,7 +99,7 @@ class Copy:
 class Learned:
     """Lengths by what a cluster has run."""
 
-    def __init__(self, copy: Copy, known: Known) -> None:
+    def __init__(self, copy: Copy, known: RunHistory) -> None:
         self._copy, self._known = copy, known
         self._lengths: dict[tuple[Key, float], Length] = {}
 
@@ -243,7 +243,7 @@ class Forecaster:
             1.0 for job in answer if first[job]["high"] < now and _is_drawn(first[job])
         ]  # certain before the start
         missed = [*missed, *outside, *past]
-        lengths = Learned(copy, Known(recent, ratios))
+        lengths = Learned(copy, RunHistory(recent, ratios))
         scores = [*scores, *fresh.values()]
         policy, again = policies.get(copy.policy), copy.again
         made = forecast(copy.view, policy, lengths, scores, BOUNDS, pace, again, late, missed, copy.rules)

@@ -22,7 +22,7 @@ from rainbow.store.jobs import code_of
 from rainbow.text import rfc3339, some
 
 if TYPE_CHECKING:
-    from rainbow.scheduling.interface import KeptBlock
+    from rainbow.scheduling.interface import ReservedBlock
     from rainbow.service.core.access import Caller
     from rainbow.service.core.service import Service
     from rainbow.service.live_state.mirror import Mirror
@@ -195,7 +195,7 @@ def _kind(job: JobView) -> tuple[Any, ...]:
     return job.requestor, gang.question, gang.expected, job.priority, len(job.gangs)
 
 
-def _kept_row(block: KeptBlock, record: JobRecord) -> dict[str, Any]:
+def _kept_row(block: ReservedBlock, record: JobRecord) -> dict[str, Any]:
     named = {"job": record.id, "name": record.name, "user": record.requestor}
     amounts = dict(block.amounts)
     return {**named, "amounts": amounts, "workers": block.workers, "until": rfc3339(block.until)}

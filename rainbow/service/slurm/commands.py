@@ -16,7 +16,7 @@ from rainbow.service.jobs import lifecycle, names
 from rainbow.service.jobs.verbs import ManyJobs, change
 from rainbow.service.placement.update import update
 from rainbow.service.slurm.call import Answer, Call
-from rainbow.service.slurm.rows import Viewer, Wanted, job_rows, node_rows
+from rainbow.service.slurm.rows import RowFilter, Viewer, job_rows, node_rows
 from rainbow.service.slurm.sbatch import sbatch
 from rainbow.slurm import sacct as sacct_texts
 from rainbow.slurm import scontrol as texts
@@ -102,7 +102,7 @@ def parts_of(
 
 
 def _rows(service: Service, who: Caller, ids: Iterable[str], viewer: Viewer | None = None) -> list[JobRow]:
-    return job_rows(service, who, Wanted(ids=set(ids)), viewer or Viewer("", 0, 0))
+    return job_rows(service, who, RowFilter(ids=set(ids)), viewer or Viewer("", 0, 0))
 
 
 def _filtered(rows: Iterable[JobRow], words: GivenWords, environment: Mapping[str, str], prefix: str) -> list[JobRow]:
@@ -133,11 +133,11 @@ def squeue(service: Service, who: Caller, call: Call) -> Answer:
     users += [call.user] if "me" in words else []
     named = words.words("name") or [one for one in environment.get("SQUEUE_NAMES", "").split(",") if one]
     recent = service.clock() - RECENT
-    requirement = Wanted(names=named, users=users, ended_since=recent)
+    requirement = RowFilter(names=named, users=users, ended_since=recent)
     parts: list[Part] = []
     if listed := [one for one in words.options.get("jobs", []) if one]:
         parts, _ = parts_of(service, who, listed, lambda word: CommandError(f"Invalid job id: {word[:60]}\n"))
-        requirement = Wanted(ids={part.job for part in parts})
+        requirement = RowFilter(ids={part.job for part in parts})
     rows = [row for row in job_rows(service, who, requirement, _viewer(call)) if row.end is None or row.end >= recent]
     if listed:
         rows = [row for row in rows if any(part.has(row) for part in parts)]
@@ -178,7 +178,7 @@ def sacct(service: Service, who: Caller, call: Call) -> Answer:
         rows = [row for row in rows if any(part.has(row) for part in parts)]
         rows = [row for row in rows if since is None or row.end is None or row.end >= since]
     else:
-        requirement = Wanted(names=words.words("name"), users=users, ended_since=since, until=until)
+        requirement = RowFilter(names=words.words("name"), users=users, ended_since=since, until=until)
         rows = job_rows(service, who, requirement, _viewer(call))
     rows = [row for row in rows if (not users or row.user in users or str(row.uid) in users)]
     rows = [row for row in rows if "name" not in words or row.name in words.words("name")]
@@ -223,7 +223,7 @@ def scancel(service: Service, who: Caller, call: Call) -> Answer:
         rows = [row for row in rows if (not users or row.user in users) and (not named or row.name in named)]
     else:
         users = users or [call.user]
-        requirement = Wanted(names=named, users=users, ended_since=float("inf"))
+        requirement = RowFilter(names=named, users=users, ended_since=float("inf"))
         rows = job_rows(service, who, requirement, _viewer(call))
     states = read_states(words.words("state"), lambda word: CommandError(f"Invalid job state: {word[:40]}\n"))
     rows = [row for row in rows if row.state in (states or ACTIVE)]
@@ -370,7 +370,7 @@ def _show_jobs(service: Service, who: Caller, call: Call, words: GivenWords, nam
         if not rows:
             raise wrong
     else:
-        rows = job_rows(service, who, Wanted(ended_since=recent), _viewer(call))
+        rows = job_rows(service, who, RowFilter(ended_since=recent), _viewer(call))
     if not rows:
         return "No jobs in the system\n"
     return texts.job_text(together(rows), call.offset, one="oneliner" in words, details="details" in words)

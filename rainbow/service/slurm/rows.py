@@ -35,7 +35,7 @@ _COLUMNS = jobs.SEEN.selected_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RowFilter:
     """Which jobs are wanted. `ids` None: of any; `ended_since`, `until`: not ended before, submitted until then."""
 
     ids: Collection[str] | None = None
@@ -56,7 +56,7 @@ class Viewer:
     gid: int
 
 
-def job_rows(service: Service, who: Caller, requirement: Wanted, viewer: Viewer) -> list[JobRow]:
+def job_rows(service: Service, who: Caller, requirement: RowFilter, viewer: Viewer) -> list[JobRow]:
     """Return the rows of the jobs that are wanted and exist for a caller, the oldest first: one for each element."""
     with service.store.read() as connection:
         records = [one for one in _records(connection, requirement) if sees(connection, who, one)]
@@ -76,7 +76,7 @@ def _all_started(own: Sequence[Task]) -> bool:
     return bool(own) and all(task.started_at is not None for task in own)
 
 
-def _records(connection: sa.Connection, requirement: Wanted) -> list[JobRecord]:
+def _records(connection: sa.Connection, requirement: RowFilter) -> list[JobRecord]:
     query = jobs.SEEN
     if requirement.ids is not None:
         return jobs.some(connection, requirement.ids)

@@ -13,12 +13,12 @@ from tests.support.live import url_of
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 KEY = [(b"Idempotency-Key", b"one")]
-Asked = tuple[str, Pairs]
+RoutedRequest = tuple[str, Pairs]
 Serving = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 T = TypeVar("T")
 
 
-def answers(requests: Sequence[Asked], per_connection: int) -> tuple[list[bytes | str], int]:
+def answers(requests: Sequence[RoutedRequest], per_connection: int) -> tuple[list[bytes | str], int]:
     """Ask a server that answers so many requests of a connection and ends it at the next; return who got what."""
     received = 0
 
@@ -58,7 +58,7 @@ async def ask(upstream: Upstream, method: str, headers: Pairs) -> bytes | str:
 
 
 @pytest.mark.parametrize("asked", [("GET", []), ("POST", KEY)])
-def test_what_may_be_done_twice_is_sent_again_when_a_kept_connection_ends(asked: Asked) -> None:
+def test_what_may_be_done_twice_is_sent_again_when_a_kept_connection_ends(asked: RoutedRequest) -> None:
     assert answers([asked] * 3, per_connection=1) == ([b"ok"] * 3, 5)
 
 
@@ -67,7 +67,7 @@ def test_what_may_be_done_once_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("asked", [("GET", []), ("POST", KEY)])
-def test_the_second_try_is_by_a_connection_of_its_own(asked: Asked) -> None:
+def test_the_second_try_is_by_a_connection_of_its_own(asked: RoutedRequest) -> None:
     both_here = asyncio.Barrier(2)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,5 +111,5 @@ def test_what_was_sent_may_be_done_although_nobody_listens_any_more() -> None:
 
 
 @pytest.mark.parametrize("asked", [("GET", []), ("POST", KEY)])
-def test_who_never_answers_is_asked_twice_at_most(asked: Asked) -> None:
+def test_who_never_answers_is_asked_twice_at_most(asked: RoutedRequest) -> None:
     assert answers([asked], per_connection=0) == (["it closed the connection"], 2)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rainbow.forecast import Key, Known, left, length_of, ratios
+from rainbow.forecast import Key, RunHistory, left, length_of, ratios
 
 KEY = Key("oak", "ann", "train", "epoch", 4)
-NONE = Known({})
+NONE = RunHistory({})
 
 
 def known(*seconds, key=KEY, ratios=()):
-    return Known({key: list(seconds)}, ratios)
+    return RunHistory({key: list(seconds)}, ratios)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rainbow.agent.executors.interface import Final, Phase, Site
 from rainbow.agent.executors.run import Checked, Ended, Pending, Result, Run, RunId, SiteJob, Written
-from rainbow.agent.executors.shared_folder import Given, SharedFolder, key_of, merged
+from rainbow.agent.executors.shared_folder import NodeDevices, SharedFolder, key_of, merged
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import CallPlace, Element, errors_of, may_rerun
 from rainbow.agent.executors.slurm.commands import Commands, Rest, SilentError, opened_rest
@@ -206,7 +206,7 @@ class SlurmExecutor:
             active.given_at = math.inf
             self._watcher.given[active.run.id] = options
 
-    def given(self) -> Mapping[RunId, Given]:
+    def given(self) -> Mapping[RunId, NodeDevices]:
         """Return what Slurm gave the runs of which that was heard since the last call."""
         options, self._watcher.given = self._watcher.given, {}
         return options

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rainbow.agent.executors.interface import Final, Phase, Question, Row, Site, T
 from rainbow.agent.executors.run import Ended, Result, RunId, Written
-from rainbow.agent.executors.shared_folder import Given, SharedFolder, given_in
+from rainbow.agent.executors.shared_folder import NodeDevices, SharedFolder, given_in
 from rainbow.agent.executors.slurm.accounts import Identity
 from rainbow.agent.executors.slurm.call import CallPlace, may_rerun
 from rainbow.agent.executors.slurm.commands import COMMAND_TIMEOUT, Commands, SilentError
@@ -55,7 +55,7 @@ class Watcher:
         self.queue: tuple[float, str, dict[str, list[int]]] = (-math.inf, "", {})
         self.silent_since = ""
         self.written: dict[RunId, Written] = {}
-        self.given: dict[RunId, Given] = {}
+        self.given: dict[RunId, NodeDevices] = {}
         self.odd = 0  # rows that could not be read
         self.changed = time.monotonic()
         self._begin: Callable[[Active], None] = lambda _: None
