@@ -29,10 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 from rainbow.cache import cached_property
 from rainbow.errors import GraphError
+from rainbow.graph.delta import apply_delta
 from rainbow.graph.document import CONTAINMENT, CONTAINS, IN, LIMITS, Document, Edge, Limits, Vertex, short
 from rainbow.graph.formats import read_document
-from rainbow.graph.outline import Outline, derive_path, listed
-from rainbow.graph.validation import attributes, check_ends, check_vertices, top_down
+from rainbow.graph.outline import Outline, as_document, derive_path, listed
+from rainbow.graph.revision import Revision, revised
+from rainbow.graph.site import IN_DEFAULT
+from rainbow.graph.validation import attributes, build, check_ends, check_vertices, top_down
 from rainbow.text import data_frame, html_table, natural
 
 if TYPE_CHECKING:
@@ -64,6 +67,16 @@ class Subsystem:
     def attached(self) -> Mapping[str, tuple[str, ...]]:
         """{dominant vertex: vertices of the subsystem}."""
         return {copy.id: hung for entry, hung in self.ties.items() for copy in self.outline.copies(entry)}
+
+    @property
+    def document(self) -> Any:
+        """The subsystem and what it hangs on, in JSON Graph Format 2."""
+        nodes = {
+            vertex: {"label": one["name"], "metadata": one["metadata"]} for vertex, one in self.graph.nodes.items()
+        }
+        ties = ((vertex, one) for vertex, hung in self.attached.items() for one in hung)
+        edges = [{"source": above, "target": below} for above, below in (*self.graph.edges, *ties)]
+        return {"graph": {"nodes": nodes, "edges": edges}}
 
 
 class DeferredSubsystems(Mapping[str, Subsystem]):
@@ -181,22 +194,75 @@ class Cluster:
         kinds = (fields.type for fields in self.outline.fields[first:])
         return [entry for entry, kind in enumerate(kinds, first) if kind == self.worker_type]
 
-    def with_more(self, outline: Outline) -> Cluster:
-        """Return the cluster of an outline that continues its own; workers that are known need not be found again."""
-        made = replace(self, outline=outline)
-        if "_called" not in vars(self):
-            return made
-        entries = made._entries_of_workers(len(self.outline.ids))
-        more = [copy for entry in entries for copy in outline.copies(entry)]
-        by_name, known = self._called
-        if not more or (by_name and _are_new([copy.name for copy in more], known)):
-            vars(made)["_called"] = by_name, _with_more(known, more, outline)
-            vars(made)["more_workers"] = [copy.name for copy in more]
+    def changed(self, changes: Any) -> Cluster:
+        """Return the cluster after changes of its graph (graph/delta.py), all of them; GraphError says what is wrong.
+
+        This cluster stays as it is. The answer is what reading the changed document gives, but for the order of new
+        vertices among those that are no siblings of theirs. It costs what changes, and copies of lists; a cluster
+        with templates, subsystems or queues is read whole.
+
+        >>> from rainbow import read_cluster
+        >>> nodes = {"0": {"metadata": {"type": "cluster"}}, "n": {"metadata": {"type": "node"}}}
+        >>> oak = read_cluster({"graph": {"nodes": nodes, "edges": [{"source": "0", "target": "n"}]}}, "oak")
+        >>> oak.changed([{"op": "set", "vertex": "n", "properties": ["ib"]}]).to_frame().properties["n"]
+        frozenset({'ib'})
+        """
+        count = len(self.outline.ids)
+        if revision := self.revision(changes, count, count - 1):
+            return self.revised(revision)
+        return self.read_again(apply_delta({"graph": as_document(self.outline)}, changes))
+
+    def read_again(self, document: Any) -> Cluster:
+        """Return the cluster with another dominant graph below what else it has."""
+        plain = read_document(document, LIMITS)
+        with plain.naming():
+            outline = build(plain, LIMITS)
+        mark_default(outline, self.site, self.worker_type)
+        made = replace(self, outline=outline, subsystems={})
+        for name, subsystem in self.subsystems.items():
+            made = made.with_subsystem(name, subsystem.document)
         return made
+
+    def revision(self, changes: Any, vertices: int, edges: int) -> Revision | None:
+        """Return the outline after changes of a document with as many vertices and edges; None: it is read whole."""
+        return None if self.subsystems or self.site else revised(self.outline, changes, vertices, edges)
+
+    def revised(self, revision: Revision) -> Cluster:
+        """Return the cluster with a revision of its outline; what the others know of its rest is taken over."""
+        made = replace(self, outline=revision.outline)
+        base, difference = (self.origin[0], self.origin[1].then(revision)) if self.origin else (self, revision)
+        vars(made)["origin"] = base, difference
+        if "_called" in vars(self):
+            made._take_names_over(self, revision)
+        return made
+
+    def _take_names_over(self, before: Cluster, revision: Revision) -> None:
+        old, new = before.outline, self.outline
+        gone = {old.ids[entry] for entry in revision.removed if old.fields[entry].type == self.worker_type}
+        kinds = (fields.type for fields in new.fields[revision.taken :])
+        entries = [entry for entry, kind in enumerate(kinds, revision.taken) if kind == self.worker_type]
+        more = [copy for entry in entries for copy in new.copies(entry)]
+        by_name, known = before._called
+        remaining = {name: vertex for name, vertex in known.items() if vertex not in gone} if gone else known
+        unlike = gone or more  # names may be told apart by other means, and without workers the root is one
+        if unlike and not (by_name and remaining and _are_new([copy.name for copy in more], remaining)):
+            return
+        vars(self)["_called"] = by_name, _with_more(remaining, more, new) if more else remaining
+        if not gone:
+            vars(self)["more_workers"] = [copy.name for copy in more]
+
+    @cached_property
+    def origin(self) -> tuple[Cluster, Revision] | None:
+        """The cluster that this one was made of by changes, and how it differs, until somebody has classified it."""
+        return None
+
+    def forget_origin(self) -> None:
+        """Let go of the cluster before."""
+        vars(self)["origin"] = None
 
     @cached_property
     def more_workers(self) -> Sequence[str] | None:
-        """The new ones of a cluster that came `with_more`; None of others, or if all may be called otherwise now."""
+        """The new workers of a cluster that was `changed`; None of others, or if some have gone or other names."""
         return None
 
     @cached_property
@@ -242,6 +308,19 @@ class Cluster:
     @cached_property
     def _children(self) -> Mapping[str, list[str]]:
         return {vertex: sorted(self.graph.successors(vertex), key=self.order) for vertex in self.graph}
+
+
+def mark_default(outline: Outline, site: Site | None, worker_type: str) -> None:
+    """Give the nodes that a job without a queue may have the property that says so."""
+    if site is None or site.default not in (site.queues or {}):
+        return
+    requires = frozenset((site.queues or {})[site.default].requires)
+    outline.fields = [
+        fields._replace(properties=fields.properties | {IN_DEFAULT})
+        if fields.type == worker_type and requires <= fields.properties
+        else fields
+        for fields in outline.fields
+    ]
 
 
 def _place(copy: Copy) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rainbow.cache import cached_property
@@ -140,6 +140,38 @@ class Outline:
             grown.below[parent] = grown._with_more_below(parent, more)
         return grown
 
+    def with_fields(self, other: Mapping[int, Fields]) -> Outline:
+        """Return this outline with other sizes and properties of some entries; what they are called stays."""
+        all_fields, sizes = [*self.fields], self.sizes.copy()
+        for entry, fields in other.items():
+            sizes[fields.type] += (fields.size - all_fields[entry].size) * self.many[entry]
+            all_fields[entry] = fields
+        made = Outline(self.ids, all_fields, self.parents, self.counts)
+        made.places, made.many, made.below, made.numbers = self.places, self.many, self.below, self.numbers
+        made.is_listed, made.sizes = self.is_listed, sizes
+        return made
+
+    def without(self, removed: Sequence[int]) -> Outline:
+        """Return a listed outline without entries, in order, that hold all they contain; the others move up."""
+        stays, sizes, numbers = marks(len(self.ids), removed), self.sizes.copy(), self.numbers.copy()
+        for entry in removed:
+            fields = self.fields[entry]
+            sizes[fields.type] -= fields.size
+            numbers[fields.type] -= 1
+        moved = [place - 1 for place in accumulate(stays)]
+        moved.append(-1)  # the parent of the root
+        ids = list(compress(self.ids, stays))
+        parents = [moved[parent] for parent in compress(self.parents, stays)]
+        made = Outline(ids, list(compress(self.fields, stays)), parents, self.counts[: len(ids)])
+        made.places, made.many, made.is_listed = dict(zip(ids, range(len(ids)), strict=True)), [1] * len(ids), True
+        made.numbers = {kind: number for kind, number in numbers.items() if number}
+        made.sizes = {kind: size for kind, size in sizes.items() if kind in made.numbers}
+        made.below = [
+            [(moved[child], 0, 1) for child, _, _ in runs if stays[child]] if runs else runs
+            for runs in compress(self.below, stays)
+        ]
+        return made
+
     def _with_more_below(self, parent: int, more: list[int]) -> Sequence[Run]:
         """Return what an entry contains with more children put in where they belong in natural order."""
         above, old = next(self.copies(parent)), self.below[parent]
@@ -255,6 +287,14 @@ class Deferred(Outline):
         return getattr(whole, name)
 
 
+def marks(count: int, removed: Iterable[int]) -> bytearray:
+    """Return 1 for each of so many places, and 0 for those that are removed."""
+    stays = bytearray(b"\x01") * count
+    for place in removed:
+        stays[place] = 0
+    return stays
+
+
 Run = tuple[int, int, int]
 
 _LONGEST_PATH = 1024
@@ -320,21 +360,39 @@ def _merged(lists: list[list[tuple[tuple[Any, ...], Run]]]) -> Sequence[Run]:
     return runs
 
 
+def written_out(outline: Outline) -> Iterator[tuple[int, Copy, Fields]]:
+    """Yield every copy of every entry with its attributes; what contains it comes before."""
+    copies: dict[int, list[Copy]] = {-1: [Copy("", "", "", "", "")]}
+    for entry, parent in enumerate(outline.parents):
+        copies[entry] = [copy for above in copies[parent] for copy in outline.copies_in(entry, above)]
+        for place, copy in enumerate(copies[entry]):
+            yield entry, copy, copied(outline, entry, copy, place)
+
+
 def write_out(outline: Outline) -> nx.DiGraph[str]:
     """Write every copy of every entry into a NetworkX graph; `graph.graph["templates"]` names those of templates."""
     import networkx as nx
 
     graph: nx.DiGraph[str] = nx.DiGraph(templates=dict(outline.templates))
-    copies: dict[int, list[Copy]] = {-1: [Copy("", "", "", "", "")]}
-    for entry, parent in enumerate(outline.parents):
-        copies[entry] = [copy for above in copies[parent] for copy in outline.copies_in(entry, above)]
-        if copies[entry][0].numbers:
-            graph.graph["templates"][outline.ids[entry]] = tuple(copy.id for copy in copies[entry])
-        for place, copy in enumerate(copies[entry]):
-            graph.add_node(copy.id, **copied(outline, entry, copy, place)._asdict())
-            if copy.parent:
-                graph.add_edge(copy.parent, copy.id)
+    copies: dict[str, list[str]] = {}
+    for entry, copy, fields in written_out(outline):
+        graph.add_node(copy.id, **fields._asdict())
+        if copy.parent:
+            graph.add_edge(copy.parent, copy.id)
+        if copy.numbers:
+            copies.setdefault(outline.ids[entry], []).append(copy.id)
+    graph.graph["templates"] |= {vertex: tuple(ids) for vertex, ids in copies.items()}
     return graph
+
+
+def as_document(outline: Outline) -> dict[str, Any]:
+    """Return every vertex in JSON Graph Format 2, templates written out."""
+    nodes, edges = dict[str, Any](), list[Any]()
+    for _, copy, fields in written_out(outline):
+        nodes[copy.id] = {"label": fields.name, "metadata": dict(fields.metadata)}
+        if copy.parent:
+            edges.append({"source": copy.parent, "target": copy.id, "relation": "contains"})
+    return {"directed": True, "nodes": nodes, "edges": edges}
 
 
 def copied(outline: Outline, entry: int, copy: Copy, place: int) -> Fields:

@@ -25,19 +25,19 @@ from __future__ import annotations
 
 import json
 import zlib
-from itertools import count
+from itertools import compress, count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from rainbow.cache import cached_property
 from rainbow.graph import Cluster
 from rainbow.graph.cluster import DeferredSubsystems
-from rainbow.graph.outline import Deferred
+from rainbow.graph.outline import Deferred, marks
 from rainbow.graph.site import read_site
 from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import CONTAINMENT
-from rainbow.matching.model.amounts import Amounts, threads_of
+from rainbow.matching.model.layout import Amounts, threads_of
 from rainbow.matching.needs import has_name
 
 if TYPE_CHECKING:
@@ -287,24 +287,28 @@ _compiled: WeakKeyDictionary[Cluster, tuple[list[SubtreeClass], frozenset[str]]]
 def classify(cluster: Cluster) -> tuple[list[SubtreeClass], frozenset[str]]:
     """Return the kind of every entry of a cluster's outline, and the nameless subsystems.
 
-    Made at the first call and kept as long as the cluster.
+    Made at the first call and kept as long as the cluster. Of a cluster that was changed, only what changed and what
+    that lies in is made.
     """
     if cluster not in _compiled:
         compiler = Compiler(cluster)
-        _compiled[cluster] = (compiler.kinds(), frozenset(compiler.nameless))
+        made = _taken_over(cluster, compiler) or compiler.kinds()
+        _compiled[cluster] = (made, frozenset(compiler.nameless))
+        cluster.forget_origin()
     return _compiled[cluster]
 
 
-def classify_grown(before: Cluster, cluster: Cluster) -> None:
-    """Classify a cluster whose outline continues a classified one's: what is new, and what it lies in."""
-    if before not in _compiled:
-        return
-    outline, start = cluster.outline, len(before.outline.ids)
-    changed = {above for entry in range(start, len(outline.ids)) for above in outline.chain(entry)}
-    compiler, made = Compiler(cluster), list(_compiled[before][0])
-    made += made[:1] * (len(outline.ids) - start)
+def _taken_over(cluster: Cluster, compiler: Compiler) -> list[SubtreeClass] | None:
+    """Return the kinds of a cluster that was changed, if those of the one before are there."""
+    if cluster.origin is None or cluster.origin[0] not in _compiled:
+        return None
+    (before, revision), outline = cluster.origin, cluster.outline
+    known = _compiled[before][0]
+    made = list(compress(known, marks(len(known), revision.removed)))
+    made += made[:1] * (len(outline.ids) - len(made))
+    changed = {above for entry in revision.changed for above in outline.chain(entry)}
     compiler.make(made, sorted(changed, reverse=True))
-    _compiled[cluster] = (made, frozenset(compiler.nameless))
+    return made
 
 
 _roots: WeakKeyDictionary[Cluster, tuple[SubtreeClass, frozenset[str]]] = WeakKeyDictionary()

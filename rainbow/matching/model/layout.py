@@ -26,7 +26,6 @@ from rainbow.cache import cached_property
 from rainbow.jobspec.attributes import OWN_FIELDS
 from rainbow.jobspec.quantities import quantity
 from rainbow.jobspec.request import CONTAINMENT, PROPERTIES
-from rainbow.matching.model.amounts import Amounts, threads_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -364,6 +363,42 @@ class ClusterLayout(Layout):
             yield from attached.get(self.vertices[above], ())
         for k in range(bisect_left(at, i + 1), bisect_left(at, self.last[i])):
             yield from attached[self.vertices[at[k]]]
+
+
+def threads_of(metadata: Mapping[str, Any]) -> int:
+    """Return how many hardware threads a core has, by the metadata of its node."""
+    result = metadata.get("threads")
+    return result if isinstance(result, int) and result > 0 else 1
+
+
+class Amounts:
+    """How much is in one vertex: `core` units of a type, `socket/core` in the largest of a type, `threads`, `cpu`."""
+
+    @property
+    def threads(self) -> int:
+        """The threads of a core."""
+        raise NotImplementedError
+
+    def total(self, type_: str) -> int:
+        """Return the amount of a type."""
+        raise NotImplementedError
+
+    def largest(self, of: str, type_: str) -> int:
+        """Return the most of a type in one vertex of another."""
+        raise NotImplementedError
+
+    def has(self, fact: str, least: int) -> bool:
+        """Return whether there is as much as a fact of `at_least` says."""
+        if fact == "threads":
+            return self.threads >= least
+        if fact == "cpu":
+            return self.total("core") * self.threads >= least
+        of, slash, type_ = fact.partition("/")
+        if not slash:
+            return self.total(of) >= least
+        if type_ == "cpu":  # as much of the first for each cpu
+            return self.total(of) >= least * self.total("core") * self.threads
+        return self.largest(of, type_) >= least
 
 
 class LayoutAmounts(Amounts):

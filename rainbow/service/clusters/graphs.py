@@ -13,12 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rainbow.errors import Conflict, GraphError, NotFound, PreconditionFailed, RequestError
+from rainbow.errors import Conflict, NotFound, PreconditionFailed, RequestError
 from rainbow.graph import read_cluster, write_jgf
-from rainbow.graph.conversion import read_grown, read_more
 from rainbow.graph.delta import apply_delta, size_of
 from rainbow.matching import cluster_totals, prepare, stated_units
-from rainbow.matching.equivalence.subtree_classes import classify_grown
 from rainbow.service.clusters.registration import check_name, check_size
 from rainbow.service.core.access import Caller, own_cluster
 from rainbow.service.core.keyed_call import KeyedCall
@@ -50,15 +48,10 @@ class GraphSize(NamedTuple):
     edges: int
     beside: int = 0
 
-    def with_more(self, vertices: int, edges: int) -> GraphSize:
-        """Return the size after a change that adds some."""
-        revision, added = self.revision + 1, vertices + edges
-        return GraphSize(revision, self.vertices + vertices, self.edges + edges, self.beside + added)
-
 
 @picture("graph-sizes", most="one for a cluster", true="used for the revision that it was counted of")
 class GraphSizes(ByCluster[GraphSize]):
-    """Of the documents that were read last to be changed: to one of these is added without reading it again."""
+    """Of the documents that were read last to be changed: one of these is changed without reading it again."""
 
 
 class _Overtaken(Conflict):
@@ -101,8 +94,8 @@ def patch_graph(
     def change() -> dict[str, Any]:
         if (earlier := own.look()) is not None:
             return earlier
-        if grown := _grow(service, _found(service, who, name, expected), body["changes"], drain, own):
-            return grown
+        if revised := _revise(service, _found(service, who, name, expected), body["changes"], drain, own):
+            return revised
         record, document = _read(service, who, name, expected)
         return _change(service, record, document, body["changes"], drain, own)
 
@@ -114,37 +107,37 @@ def _change(
 ) -> dict[str, Any]:
     """Read a graph as it is after changes; they are stored beside its document, until these are many."""
     is_kept = _is_jgf(document)
-    changed = apply_delta(document if is_kept else write_jgf(service.entry(record).cluster), changes)
+    before = document if is_kept else write_jgf(service.entry(record).cluster)
+    changed = apply_delta(before, changes)
     with service.store.read() as connection:
         beside = clusters.size_beside(connection, record.id) + size_of(changes)
     keep = partial(clusters.add_delta, changes=changes)
     if not is_kept or beside > MOST_BESIDE:
         keep, beside = partial(clusters.replace_document, document=changed), 0
-    cluster = _grown(service, record, changed, changes) or _compiled(service, record, changed)
+    cluster = _changed(service, record, before, changed, changes)
     answer = _put(service, record, cluster, drain, keep, call)
     _note_size(service, record, changed, answer["revision"], beside)
     return answer
 
 
-def _grow(
+def _revise(
     service: Service, record: ClusterRecord, changes: Any, drain: bool, call: KeyedCall
 ) -> dict[str, Any] | None:
-    """Store changes beside a document of known size; None if they do more than add, or the document is to be read."""
+    """Store changes beside a document of known size; None if the document is to be read."""
     size, entry = service.state(GraphSizes).get(record.id), service.catalogue.get(record.name)
     if size is None or entry is None or entry.id != record.id:
         return None
-    if not size.revision == entry.revision == record.revision:
+    if not size.revision == entry.revision == record.revision or size.beside > MOST_BESIDE:
         return None
-    with suppress(GraphError):  # who reads the document says what is wrong
-        more = apply_delta({"graph": {"nodes": {}}}, changes)["graph"]
-        size = size.with_more(len(more["nodes"]), len(more["edges"]))
-        cluster = read_more(entry.cluster, changes, size.vertices, size.edges)
-        if cluster is not None and size.beside <= MOST_BESIDE:
-            classify_grown(entry.cluster, cluster)
-            answer = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes), call)
-            service.state(GraphSizes)[record.id] = size
-            return answer
-    return None
+    revision = entry.cluster.revision(changes, size.vertices, size.edges)
+    if revision is None:
+        return None
+    cluster = entry.cluster.revised(revision)
+    answer = _put(service, record, cluster, drain, partial(clusters.add_delta, changes=changes), call)
+    vertices = size.vertices + len(cluster.outline.ids) - len(entry.cluster.outline.ids)
+    stored = size.beside + size_of(changes)
+    service.state(GraphSizes)[record.id] = GraphSize(answer["revision"], vertices, revision.edges, stored)
+    return answer
 
 
 def _note_size(service: Service, record: ClusterRecord, document: Any, revision: int, beside: int) -> None:
@@ -157,13 +150,13 @@ def _note_size(service: Service, record: ClusterRecord, document: Any, revision:
         service.state(GraphSizes)[record.id] = size
 
 
-def _grown(service: Service, record: ClusterRecord, document: Any, changes: Any) -> Cluster | None:
-    """Return the compiled cluster with what changes add to it, if that is all they do."""
-    entry = service.entry(record)
-    cluster = read_grown(entry.cluster, document, changes) if entry.revision == record.revision else None
-    if cluster:
-        classify_grown(entry.cluster, cluster)
-    return cluster
+def _changed(service: Service, record: ClusterRecord, document: Any, changed: Any, changes: Any) -> Cluster:
+    """Return the compiled cluster of a document after changes; what they do not touch is not read again."""
+    entry, graph = service.entry(record), document["graph"]
+    revision = None
+    if entry.revision == record.revision and graph.get("directed") is not False:
+        revision = entry.cluster.revision(changes, len(graph["nodes"]), len(graph.get("edges") or ()))
+    return entry.cluster.revised(revision) if revision else _compiled(service, record, changed)
 
 
 def _as_often_as_needed(change: Callable[[], T]) -> T:

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from rainbow.errors import GraphError
 from rainbow.graph import Cluster, read_cluster
-from rainbow.graph.conversion import read_grown
 from rainbow.graph.delta import MOST, apply_delta, changes_between
 from rainbow.graph.sources import graph_sources
-from rainbow.matching.equivalence.subtree_classes import classify, classify_grown
+from rainbow.matching.equivalence.subtree_classes import classify
 from tests.conftest import grid
 
 
@@ -195,15 +194,16 @@ def test_a_graph_that_has_grown_is_the_one_read_whole(of: tuple[dict[str, Any], 
         return
     classify(before)
     after = apply_delta(document, changes)
-    cluster = read_grown(before, after, changes)
+    graph = document["graph"]
+    revision = before.revision(changes, len(graph["nodes"]), len(graph["edges"]))
     try:
         whole = read_cluster(after, before.name)
     except GraphError:
-        assert cluster is None
+        assert revision is None
         return
-    event("read whole" if cluster is None else "grown")
-    if cluster is not None:
-        classify_grown(before, cluster)
+    event("read whole" if revision is None else "grown")
+    if revision is not None:
+        cluster = before.revised(revision)
         assert structure(cluster) == structure(whole)
         assert list(cluster.workers) == list(whole.workers)
         assert read_cluster(document).totals == before.totals
