@@ -9,7 +9,7 @@
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -50,15 +50,37 @@ PLACES = {
 
 
 def match(
-    request: "Request", clusters: "Iterable[Cluster]", backend: str = "index", budget: "Budget | None" = None
+    request: "Request",
+    clusters: "Iterable[Cluster] | Cluster",
+    backend: str = "index",
+    budget: "Budget | None" = None,
 ) -> "Sequence[Verdict]":
-    """Return the verdict on every cluster, as if it were empty, in order of name.
+    """Return the verdict on every cluster, or the one there is, as if it were empty, in order of name.
 
     `matched` is True, False, or None where the budget (50 ms a cluster, 1 s in all) ended before the answer.
     """
     from rainbow import matching
+    from rainbow.graph import Cluster
+    from rainbow.jobspec import Request
 
+    if not isinstance(request, Request):
+        raise TypeError(f"match takes a request, not {_kind(request)}: parse_jobspec(text) makes one")
+    clusters = [clusters] if isinstance(clusters, Cluster) else _several(clusters)
+    for one in clusters:
+        if not isinstance(one, Cluster):
+            raise TypeError(f"match takes clusters, not {_kind(one)}: read_cluster(graph) makes one")
     return matching.match(request, clusters, backend, budget or matching.Budget(time.monotonic))
+
+
+def _several(clusters: Any) -> list[Any]:
+    is_graph = isinstance(clusters, (str, bytes, Mapping)) or hasattr(clusters, "nodes")
+    if isinstance(clusters, Iterable) and not is_graph:
+        return list(clusters)
+    raise TypeError(f"match takes clusters, not {_kind(clusters)}: read_cluster(graph) makes one")
+
+
+def _kind(value: Any) -> str:
+    return "text" if isinstance(value, (str, bytes)) else f"{type(value).__name__}"
 
 
 def __getattr__(name: str) -> Any:
