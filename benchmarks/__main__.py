@@ -14,7 +14,7 @@ from benchmarks.host import hosting
 from benchmarks.lists import forgetting, listed
 from benchmarks.load_based import planning
 from benchmarks.located import locating
-from benchmarks.presence import present, refreshed, woken
+from benchmarks.presence import attended, present, refreshed, woken
 from benchmarks.routing import routing
 from benchmarks.scale import scaling
 from benchmarks.selecting import selecting
@@ -39,6 +39,7 @@ PARTS = {
     "host": hosting,
     "waiting": waiting,
     "whynow": whynow,
+    "attended": attended,
     "presence": present,
     "refresh": refreshed,
     "wake": woken,

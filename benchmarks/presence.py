@@ -8,11 +8,12 @@ import time
 from typing import Any
 
 from benchmarks.host import WHO, server
-from benchmarks.timing import exponent, timed
+from benchmarks.timing import exponent, once, timed
 from rainbow.api import create_app
 from rainbow.api.front import Front
 from rainbow.service import Service
 from rainbow.service.agents.protocol import heartbeat, receive
+from rainbow.service.clusters.inventory import workers_of
 from rainbow.service.clusters.registration import register
 from rainbow.service.core.pubsub import offers_to_all
 from rainbow.service.placement.batch import submit
@@ -102,6 +103,28 @@ def refreshed() -> None:
         print(f"{size:>10}{looked:>16.2f}{answer:>16.2f}", flush=True)
     looked, answer = (exponent(CATALOGUES, costs) for costs in zip(*results.values(), strict=True))
     print(f"{'exponent':>10}{looked:>16.2f}{answer:>16.2f}   (wanted: what is told does not grow)")
+
+
+ATTENDED = (500, 1_000, 2_000, 4_000)
+
+
+def attended() -> None:
+    """Print milliseconds of CPU of a step and of the list of workers, with an agent and its load for each worker."""
+    print(f"{'agents':>10}{'quiet step ms':>16}{'first of many ms':>18}{'list ms':>12}")
+    results: list[tuple[float, ...]] = []
+    for size in ATTENDED:
+        with server() as service:
+            register(service, WHO, {"name": "oak", "graph": tiny(size)})
+            for k in range(size):
+                heartbeat(service, WHO, "oak", f"a{k}", [f"n{k}"], [], load={"load1": 0.5})
+            assert service.turns.scheduling()
+            first = once(lambda: step(service, "oak")) / 1e3
+            quiet = timed(lambda: step(service, "oak"), 21) / 1e3
+            listed = timed(lambda: workers_of(service, WHO, "oak"), 11) / 1e3
+        results.append((quiet, first, listed))
+        print(f"{size:>10}{quiet:>16.2f}{first:>18.2f}{listed:>12.2f}", flush=True)
+    shown = [exponent(ATTENDED, costs) for costs in zip(*results, strict=True)]
+    print(f"{'exponent':>10}{shown[0]:>16.2f}{shown[1]:>18.2f}{shown[2]:>12.2f}   (wanted: <= 1, the list)")
 
 
 def tiny(nodes: int = 0) -> dict[str, Any]:

@@ -209,16 +209,21 @@ def spoken_for(signs: Iterable[AgentRecord], known: Collection[str]) -> set[str]
     """
     up, names = set[str](), frozenset(known)
     for sign in signs:
-        up |= names if sign.workers is None else sign.workers & names
+        up |= served(sign, names)
     return up
+
+
+def served(sign: AgentRecord, names: frozenset[str]) -> frozenset[str]:
+    """Return which of some workers an agent serves."""
+    return names if sign.workers is None else sign.workers & names
 
 
 def loads(signs: Iterable[AgentRecord], known: Iterable[str]) -> dict[str, Mapping[str, float]]:
     """Return {worker: load} as the agents that serve it measured it; of several the last seen is believed."""
     result: dict[str, Mapping[str, float]] = {}
-    names = list(known)
+    names = frozenset(known)
     for sign in sorted((sign for sign in signs if sign.load), key=lambda sign: sign.seen_at):
-        result.update({name: sign.load or {} for name in names if sign.workers is None or name in sign.workers})
+        result.update(dict.fromkeys(served(sign, names), sign.load or {}))
     return result
 
 
@@ -229,10 +234,10 @@ def missed_beats(
 
     Agents beat three times in a lease: a worker that misses BEATS of them is lost.
     """
-    missed = dict[str, int | None](dict.fromkeys(known))
+    missed, names = dict[str, int | None](dict.fromkeys(known)), frozenset(known)
     for sign in signs.values():
         silent = int(BEATS * service.heartbeats.silence(cluster_id, sign).likely / service.settings.lease)
-        for worker in spoken_for([sign], known):
+        for worker in served(sign, names):
             before = missed[worker]
             missed[worker] = silent if before is None else min(before, silent)
     return missed

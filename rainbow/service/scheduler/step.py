@@ -169,6 +169,9 @@ def _take(service: Service, mirror: Mirror, turn: Turn) -> bool:
     more = mirror.ending or any(is_so(service, entry.id) for is_so in (is_leaving, is_unfinished, is_awaited))
     (service.has_backlog.add if more else service.has_backlog.discard)(entry.id)
     if seen is None:
+        if record is not None and mirror.read > MANY_ROWS:
+            with turn.write(beside=True) as connection:
+                clusters.new_epoch(connection, entry.id)
         return False
     began = thread_time()
     plan = planner.plan(policies.get(seen.record.policy), seen.view, seen.rules)  # 4

@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rainbow.scheduling import LoadBased
+from rainbow.service.agents.liveness import loads, spoken_for
 from rainbow.service.live_state.live_job import Order
 from rainbow.service.live_state.mirror import mirrored
 from rainbow.service.scheduler import loop as looping
 from rainbow.service.scheduler.loop import QUIET, Loop
-from rainbow.service.scheduler.step import step
+from rainbow.service.scheduler.step import MANY_ROWS, step
 from rainbow.state_machine import TaskState, advance
 from rainbow.store import tasks
 from rainbow.store.jobs import get as get_job
+from rainbow.store.workers import AgentRecord
 from tests.conftest import ADMIN, grid, snapshot
 from tests.service.core.test_scatter import bag
 
@@ -264,3 +266,32 @@ def test_who_needs_no_worker_is_stepped_at_once(api, policy, at_once):
     loop = Loop(api.service, clock=lambda: 0.0)
     assert (loop._heard(0.0) == [api.service.catalogue["oak"].id]) is at_once
     assert list(loop.turn(0.0)) == ["oak"]
+
+
+def test_workers_that_came_together_are_read_once(api):
+    oak = api.register("oak", grid(MANY_ROWS + 1, 1))
+    oak.say("heartbeat", running=[])
+    rows = []
+    for _ in range(4):
+        step(api.service, "oak")
+        with mirrored(api.service, api.service.catalogue["oak"]) as mirror:
+            rows.append(mirror.read)
+    assert max(rows) > MANY_ROWS
+    assert rows[-1] == 0
+
+
+def test_what_an_agent_serves_is_looked_up_once_whatever_the_others_serve():
+    names = [f"n{k}" for k in range(2_000)]
+
+    class Counted(frozenset):
+        made = 0
+
+        def __and__(self, other):
+            Counted.made += len(self)
+            return frozenset.__and__(self, other)
+
+    signs = [AgentRecord(f"a{k}", float(k), Counted({name}), load={"load1": k}) for k, name in enumerate(names)]
+    signs.append(AgentRecord("all", 0.5, None, load={"load1": -1.0}))
+    assert spoken_for(signs, names) == set(names)
+    assert loads(signs, names) == {"n0": {"load1": -1.0}} | {name: {"load1": k} for k, name in enumerate(names) if k}
+    assert Counted.made == 2 * len(names)
