@@ -22,7 +22,7 @@ LISTS = ("candidates", "refusals", "undecided")
 WORST = ("no-cluster-now", "undecided", "unsatisfiable")  # of refusals, by what may come of them
 
 
-def told(body: Mapping[str, Any], status: int = 200) -> Answer:
+def reply(body: Mapping[str, Any], status: int = 200) -> Answer:
     """Write an answer of the router's own."""
     return Answer(status, JSON, json.dumps(body).encode())
 

@@ -32,7 +32,7 @@ MOST_SHAPES = 10_000  # whose bids are remembered
 class Bids:
     """The bids of the shards on one job, and the problems of those that made none."""
 
-    told: dict[Shard, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[Shard, dict[str, Any]] = field(default_factory=dict)
     problems: dict[Shard, Answer] = field(default_factory=dict)
     at: float = 0.0
     since: float = 0.0  # since when they have been the same
@@ -40,22 +40,26 @@ class Bids:
     @property
     def standings(self) -> dict[Shard, Standing]:
         """What is compared, of the shards that would take the job."""
-        return {shard: Standing.read(answer["standing"]) for shard, answer in self.told.items() if answer["standing"]}
+        return {
+            shard: Standing.read(answer["standing"]) for shard, answer in self.answers.items() if answer["standing"]
+        }
 
     @property
     def are_steady(self) -> bool:
         """Whether they hold for a while."""
-        return bool(self.standings) and not self.problems and all(answer["steady"] for answer in self.told.values())
+        return (
+            bool(self.standings) and not self.problems and all(answer["steady"] for answer in self.answers.values())
+        )
 
     @property
     def earlier(self) -> Shard | None:
         """The shard that has a job of this key already."""
-        return next((shard for shard, answer in self.told.items() if answer["earlier"]), None)
+        return next((shard for shard, answer in self.answers.items() if answer["earlier"]), None)
 
     @property
     def stated(self) -> list[str]:
         """The variables that some shards' clusters state and others' do not: what decides is what all of them do."""
-        every = [set(answer["stated"]) for answer in self.told.values() if answer["candidates"]]
+        every = [set(answer["stated"]) for answer in self.answers.values() if answer["candidates"]]
         return sorted(set().union(*every)) if any(one != every[0] for one in every) else []
 
     @property
@@ -81,8 +85,10 @@ class Bidding:
             result = await _all(who, question, stated=stated)
         if not result.are_steady:
             return result
-        away = {shard: answer for shard, answer in (known.told if known else {}).items() if shard.since is not None}
-        result.told = {**away, **result.told}
+        away = {
+            shard: answer for shard, answer in (known.answers if known else {}).items() if shard.since is not None
+        }
+        result.answers = {**away, **result.answers}
         result.since = known.since if known and known.weights == result.weights else result.at
         return self._known.put(shape, result)
 
@@ -98,10 +104,10 @@ async def _all(who: Caller, question: Question, **more: Any) -> Bids:
         here, await asyncio.gather(*(_one(who, question, one, more) for one in here)), strict=True
     ):
         if answer is not None and answer.is_good:
-            result.told[shard] = answer.json()
+            result.answers[shard] = answer.json()
         elif answer is not None:
             result.problems[shard] = answer
-    if len({reported["policy"] for reported in result.told.values()}) > 1:
+    if len({reported["policy"] for reported in result.answers.values()}) > 1:
         raise Conflict("the shards choose by different rules: give all one scheduler.algorithms.selection")
     return result
 
@@ -121,7 +127,7 @@ def chosen(who: Caller, question: Question, bids: Bids) -> Shard | None:
     """
     if bids.earlier is not None:
         return bids.earlier
-    if any(answer["standing"] is None and answer["refusal"] is None for answer in bids.told.values()):
+    if any(answer["standing"] is None and answer["refusal"] is None for answer in bids.answers.values()):
         raise SelectionError("choices of this selector cannot be compared; name `clusters` of one shard")
     standings = bids.standings
     chance = chance_of(f"{question.key}\n{who.digests}" if question.key else str(time.perf_counter_ns()))
@@ -145,7 +151,7 @@ def _check_doubt(who: Caller, question: Question, bids: Bids, drawn: Shard | Non
     """Raise Unavailable if a shard that does not answer may have a job of this key."""
     made = made_at(question.key)
     for shard in who.away if question.key else ():
-        elsewhere = shard in bids.told and drawn is not shard and _is_new(question, bids)
+        elsewhere = shard in bids.answers and drawn is not shard and _is_new(question, bids)
         if not elsewhere and (made is None or made <= (shard.since or 0.0) + SKEW):
             text = f"{shard.away().message}; it may have a job of this Idempotency-Key"
             raise Unavailable(text, retry_after=5, shard=shard.url, outcome=UNKNOWN)

@@ -154,7 +154,7 @@ class Router:
         except Exception as fault:  # as the server does: nothing else ever leaves it
             log.error("request-failed", method=scope["method"], path=scope["path"], fault=repr(fault), exc_info=fault)
             text = "internal error; the router's log has the details for this request ID"
-            await _send(send, merge.told(plain_problem(500, "error", text), 500), named)
+            await _send(send, merge.reply(plain_problem(500, "error", text), 500), named)
 
     async def _answer(
         self, scope: Scope, headers: dict[bytes, bytes], named: tuple[bytes, bytes], receive: Any, send: Any
@@ -248,7 +248,7 @@ class Router:
         if answers and not good:
             return merge.nearest(answers.values())
         away = {"away": merge.shards_away(request.who)} if request.who.away else {}
-        return merge.told({**combine(good), **away})
+        return merge.reply({**combine(good), **away})
 
     async def _answers(self, request: RoutedRequest) -> dict[Shard, Answer]:
         here = request.who.here
@@ -280,7 +280,7 @@ class Router:
         parts = [replace(request, body=json.dumps(request.json() | {"jobs": some}).encode()) for some in own.values()]
         answers = await asyncio.gather(*(self._pass(part, shard) for part, shard in zip(parts, own, strict=True)))
         bad = [answer for answer in answers if not answer.is_good]
-        return merge.nearest(bad) if bad else merge.told(merge.changed([one.json() for one in answers], refused))
+        return merge.nearest(bad) if bad else merge.reply(merge.changed([one.json() for one in answers], refused))
 
     async def _tokens(self, request: RoutedRequest) -> Answer:
         return await self._all(request, lambda good: {"tokens": [one for answer in good for one in answer["tokens"]]})
@@ -373,7 +373,7 @@ class Router:
         shards = {shard.url: "away" if shard.since else "up" for shard in self._shards}
         ready = operation == "health.live" or "up" in shards.values()
         status = "live" if operation == "health.live" else "ready" if ready else "away"
-        return merge.told({"service": "rainbow", "version": __version__, "status": status}, 200 if ready else 503)
+        return merge.reply({"service": "rainbow", "version": __version__, "status": status}, 200 if ready else 503)
 
 
 Act = Callable[[Router, RoutedRequest], Awaitable[Answer]]

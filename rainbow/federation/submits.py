@@ -43,7 +43,7 @@ class Submits:
             bids = await self._bidding.bids(who, question)
             shard = chosen(who, question, bids) or _to_wait(question, bids)
             if shard is None:
-                return merge.refused(bids.told, bids.problems, self._directory.gone(who), who)
+                return merge.refused(bids.answers, bids.problems, self._directory.gone(who), who)
             try:
                 answer = await self._send(who, question, shard, stated=bids.stated)
             except NotSent:
@@ -72,7 +72,7 @@ class Submits:
         )
         if not (good := [answer.json() for answer in answers if answer.is_good]):
             return merge.nearest(answers) if answers else merge.problem_of(who.one_away())
-        return merge.told(merge.matches(good, self._directory.gone(who)))
+        return merge.reply(merge.matches(good, self._directory.gone(who)))
 
     async def batch(self, caller: Finding, body: Mapping[str, Any], key: str, most: int) -> Answer:
         """Submit many, one after the other, as one server does: each decision knows those before it."""
@@ -84,7 +84,7 @@ class Submits:
             raise LimitError(f"batch contains {len(jobs)} jobs; the limit is {most}", limit="batch", pointer="/jobs")
         common = {name: body[name] for name in body if name not in ("jobs", "assign", "minimise", "time_limit")}
         answers = [await self._one_of(caller, common, job, key and f"{key}/{at}", at) for at, job in enumerate(jobs)]
-        return merge.told({"answers": answers, "assign": None})
+        return merge.reply({"answers": answers, "assign": None})
 
     async def _one_of(self, caller: Finding, common: Any, job: Any, key: str, at: int) -> dict[str, Any]:
         try:
@@ -137,8 +137,8 @@ def _to_wait(question: Question, bids: Bids) -> Shard | None:
     """Return where a job waits that no cluster takes now, if it may."""
     waits = {
         shard.url: float(answer["candidates"])
-        for shard, answer in bids.told.items()
+        for shard, answer in bids.answers.items()
         if shard.since is None and answer["queues"] and (answer["refusal"] or {}).get("code") == "no-cluster-now"
     }
-    by_url = {shard.url: shard for shard in bids.told}
+    by_url = {shard.url: shard for shard in bids.answers}
     return by_url[drawn(waits, chance_of(question.key))] if waits else None

@@ -63,7 +63,7 @@ class Room:
             row -= taken
         return _merged(replace(self, times=edges, free=_no_less(free), idle=idle))
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return it as JSON."""
         rows = {"free": self.free, "idle": self.idle}
         listed = {name: {kind: row.tolist() for kind, row in of.items()} for name, of in rows.items()}

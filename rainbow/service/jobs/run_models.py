@@ -79,7 +79,7 @@ class JobModel:
         """Say why there is no model."""
         return f"no model of {self.group} ({self.model.why})" if isinstance(self.model, NoModel) else ""
 
-    def told(self, cluster: str | None) -> dict[str, Any]:
+    def as_answer(self, cluster: str | None) -> dict[str, Any]:
         """Return what a decision says of it: the line, its runs and error, and what it expects where the job goes."""
         about: dict[str, Any] = {"group": self.group, "text": self.why}
         if isinstance(self.model, LinearModel):

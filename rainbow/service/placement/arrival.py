@@ -46,7 +46,7 @@ COMPARED_AGAIN = 600.0  # seconds
 class Arrival:
     """A job on its way: what it asks for, whose it is, what it is called, and how a cluster is chosen for it."""
 
-    wanted: Reading
+    reading: Reading
     requestor: str
     name: str
     selector: str = ""
@@ -58,7 +58,7 @@ class Arrival:
     @property
     def keys(self) -> list[Key]:
         """What runs like it are remembered by, whatever the cluster, the most specific first."""
-        task = self.wanted.gangs[0].tasks[0].name
+        task = self.reading.gangs[0].tasks[0].name
         return [Key("", self.requestor, self.name, task), Key("", self.requestor)]
 
 
@@ -116,10 +116,10 @@ def stored(at: float, content: Mapping[str, Any]) -> ClusterForecast:
 
 def _ask(service: Service, job: Arrival, candidates: Sequence[Verdict]) -> Ask:
     """Say a job's largest gang by amounts, as the first candidate counts them; else by what it matched in all."""
-    gang = max(job.wanted.gangs, key=lambda one: len(one.request.resources))
+    gang = max(job.reading.gangs, key=lambda one: len(one.request.resources))
     entry = service.catalogue.get(candidates[0].cluster) if candidates else None
     slots = _slots(service, entry, gang.request) if entry else ()
-    return ask_of(slots, len(job.wanted.gangs), candidates[0].totals if candidates else {})
+    return ask_of(slots, len(job.reading.gangs), candidates[0].totals if candidates else {})
 
 
 def _slots(service: Service, entry: RegisteredCluster, request: Any) -> tuple[SlotsView, ...]:
@@ -136,7 +136,7 @@ def _seconds(
     service: Service, connection: sa.Connection, outlook: Outlook, job: Arrival, ids: Mapping[str, str]
 ) -> Floats:
     """Predict how long a job runs on each cluster: by runs like it there, elsewhere, by who asks, or by all."""
-    limit = float(job.wanted.request.duration)
+    limit = float(job.reading.request.duration)
     named, request = (statistics.digest(key) for key in job.keys)
     known = statistics.everywhere(connection, job.keys)
     alike, others = known.get(named, {}), known.get(request, {})

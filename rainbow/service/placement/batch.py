@@ -45,7 +45,7 @@ class Entry:
     """One job of a batch, and who brings it; a fault in place of a job that could not be read."""
 
     who: Caller | None
-    asked: Submission | None
+    submission: Submission | None
     fault: RainbowError | None = None
 
 
@@ -79,14 +79,14 @@ def submit_batch(
 
 def _submit(service: Service, entries: Sequence[Entry]) -> list[Answer]:
     """Submit what could be read, in order, with one wait for the disk."""
-    readable = [(k, entry.who, entry.asked) for k, entry in enumerate(entries) if entry.who and entry.asked]
+    readable = [(k, entry.who, entry.submission) for k, entry in enumerate(entries) if entry.who and entry.submission]
     answers: list[Answer] = [entry.fault or RainbowError() for entry in entries]
     placed = submit_all(service, [(who, request) for _, who, request in readable])
     return _with(answers, [k for k, *_ in readable], placed)
 
 
 def _at(entry: Entry, place: str | None) -> Entry:
-    return replace(entry, asked=replace(entry.asked, place=place)) if entry.asked else entry
+    return replace(entry, submission=replace(entry.submission, place=place)) if entry.submission else entry
 
 
 def _with(answers: Sequence[Answer], at: Sequence[int], others: Sequence[Answer]) -> list[Answer]:
@@ -113,15 +113,15 @@ def _plan(
 
 def _readable(service: Service, entry: Entry, at: int) -> tuple[BatchJob, States] | None:
     """Read a job for the plan; None for one that its submit will refuse with the reason."""
-    if entry.who is None or entry.asked is None:
+    if entry.who is None or entry.submission is None:
         return None
     try:
-        placement = prepare(service, entry.who, entry.asked)
+        placement = prepare(service, entry.who, entry.submission)
         with service.store.read() as connection:
             job = placement.arrival(connection)
-            facts = facts_for(service, connection, job, placement.found, stated=True)  # what is minimised is one
-        verdicts = [one for one in placement.found.verdicts if one.cluster not in set(facts.absent)]
-        batch_job = BatchJob(job.wanted.request, verdicts, job.selector, job.options, at, facts.own)
+            facts = facts_for(service, connection, job, placement.match, stated=True)  # what is minimised is one
+        verdicts = [one for one in placement.match.verdicts if one.cluster not in set(facts.absent)]
+        batch_job = BatchJob(job.reading.request, verdicts, job.selector, job.options, at, facts.own)
         return batch_job, facts.values
     except Exception:  # its submit says what is wrong, and whose fault that is
         return None

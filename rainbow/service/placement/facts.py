@@ -118,7 +118,7 @@ def facts_for(
     model = None
     if learned:
         fields = {"name": job.name, "requestor": job.requestor}
-        model = model_for(service, fields, job.wanted.request.parameters, values)
+        model = model_for(service, fields, job.reading.request.parameters, values)
         model.tell(values)
         extended = True
     board = stored if isinstance(stored, BoardStates) and not (extended or in_full) else None
@@ -136,7 +136,7 @@ def _with_spared(values: Mapping[str, dict[str, Any]], spared: Mapping[str, int]
 
 def _spared(connection: sa.Connection, job: Arrival, ids: Mapping[str, str], now: float) -> dict[str, int]:
     """Return {cluster: nodes} that are booked for a job without a cluster, and that this job may use."""
-    limit = max(gang.request.duration for gang in job.wanted.gangs)
+    limit = max(gang.request.duration for gang in job.reading.gangs)
     return {
         ids[one.cluster_id]: one.nodes
         for one in bookings(connection)
@@ -151,7 +151,7 @@ def read_stored(service: Service, connection: sa.Connection, job: Arrival, ids: 
 
 def decide(job: Arrival, verdicts: Sequence[Verdict], facts: Facts, seed: str) -> tuple[Choice, Sequence[str]]:
     """Choose a cluster where an agent is, else anywhere; name those that were left out for having none."""
-    request, values, how = job.wanted.request, facts.values, (job.selector, job.options)
+    request, values, how = job.reading.request, facts.values, (job.selector, job.options)
     with phase("select"):
         if facts.absent:
             attended = candidates_without(verdicts, set(facts.absent))

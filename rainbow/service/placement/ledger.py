@@ -82,7 +82,7 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-def told(choice: Choice, match: Match) -> dict[str, Any]:
+def selection_record(choice: Choice, match: Match) -> dict[str, Any]:
     """Write a choice as a submit is answered: of many clusters only what it says of those listed."""
     if match.fits_in_answer:
         return written(choice)

@@ -78,7 +78,7 @@ class Match:
         entries, places = self.reach.entries, self.reach.places
         return {entries[places[name]].id: name for name in names_of(self.candidates)}
 
-    def told(self, request: Request, chosen: str | None) -> dict[str, Any]:
+    def as_decision(self, request: Request, chosen: str | None) -> dict[str, Any]:
         """Say what a submit is answered: the first verdicts and the chosen one, and how many more there are."""
         first, more = self._known or self._told(request)
         candidates, remaining = [*first["candidates"]], len(self.candidates) - len(first["candidates"])

@@ -61,7 +61,7 @@ class Decision:
     job: str
     facts: Facts
     choice: Choice
-    told: dict[str, Any]
+    answer: dict[str, Any]
 
 
 @dataclass
@@ -70,30 +70,30 @@ class SubmitTransaction:
 
     service: Service
     who: Caller
-    asked: Submission
-    wanted: Reading
-    found: Match
+    submission: Submission
+    reading: Reading
+    match: Match
     selector: str
     options: Mapping[str, Any]
     snapshot: DigestedText | None = None  # what is kept of the states if the selector reads none
-    barred: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
+    excluded: Mapping[str, str] = field(default_factory=dict)  # clusters without the queue or class it asks for: why
     drained: Mapping[str, str] = field(default_factory=dict)  # clusters that match, and take no jobs now: why
     checks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what sites have said of it before
     queues: bool = False  # waits where clusters match and none takes it now
     cluster_id: str | None = None  # where it was placed
     staged: Staged | None = None  # where its tasks are stored before the job is
-    beside: bool = False  # it writes beside other servers: of one cluster, whose row it has locked
+    shares_turn: bool = False  # it writes beside other servers: of one cluster, whose row it has locked
     number: int = 0  # the first of its numbers
 
     def write(self, connection: sa.Connection) -> tuple[dict[str, Any], bool]:
         """Choose a cluster by what is true now and store the job; or return the one sent before under its key."""
-        self.beside = is_beside(connection)
-        if earlier := earlier_job(connection, self.who, self.asked):
+        self.shares_turn = is_beside(connection)
+        if earlier := earlier_job(connection, self.who, self.submission):
             return earlier, True
         decided = self.decide_new(connection, self.staged.job if self.staged else new_id())
         if decided.choice.cluster is not None:
             return refusal.answer_of(*self._take(connection, decided)), False
-        if self.beside:
+        if self.shares_turn:
             raise NeedsExclusiveWrite
         why = self.refusal(decided)
         if self.queues and isinstance(why, NoClusterNow):
@@ -104,14 +104,14 @@ class SubmitTransaction:
     def is_of_one_cluster(self) -> bool:
         """Whether all it writes is of the chosen cluster, and nothing it reads is counted over several."""
         accounts_ = self.service.state(account_cache.KnownAccounts)
-        named = self.asked.basis or self.wanted.request.dependencies
+        named = self.submission.basis or self.reading.request.dependencies
         whole = named or self.staged or accounts_.tree.accounts or accounts_.qos
         return not (whole or read_of(self.selector, self.options, FORECAST))
 
     def decide_new(self, connection: sa.Connection, job_id: str) -> Decision:
         """Return what selection says of a new job, without writing."""
-        check_dependencies(connection, self.who, self.wanted.request)
-        check_scopes(self.who, self.wanted.request)
+        check_dependencies(connection, self.who, self.reading.request)
+        check_scopes(self.who, self.reading.request)
         return self._decide(connection, job_id)
 
     def prestore(self) -> None:
@@ -120,7 +120,7 @@ class SubmitTransaction:
             return
         job_id = new_id()
         with self.service.store.read() as connection:
-            if earlier_job(connection, self.who, self.asked):
+            if earlier_job(connection, self.who, self.submission):
                 return
             name = self.decide_new(connection, job_id).choice.cluster
             if name is None:
@@ -128,7 +128,7 @@ class SubmitTransaction:
             cluster = refusal.taking(connection, name)
             record = self._record(connection, job_id, cluster, None)
             limits = limits_of(cluster.limits)
-            if not self.asked.basis:  # what it replaces makes room
+            if not self.submission.basis:  # what it replaces makes room
                 admit(connection, record, self.size, limits)
             new = self._first_tasks(connection, record, limits)
         self.staged = stage(self.service, Staged(job_id, cluster.id, record.account), new)
@@ -139,19 +139,19 @@ class SubmitTransaction:
 
     @property
     def _elements(self) -> int:
-        array = self.wanted.request.array
+        array = self.reading.request.array
         return len(array.ids) if array else 0
 
     @property
     def size(self) -> int:
         """How many tasks it has."""
-        return sum(len(gang.tasks) for gang in self.wanted.gangs)
+        return sum(len(gang.tasks) for gang in self.reading.gangs)
 
     def _first_tasks(self, connection: sa.Connection, record: JobRecord, limits: Mapping[str, int]) -> Iterator[Task]:
         key = statistics.job_key(record.cluster_id, record.requestor, record.name)
         expected = statistics.expected_durations(connection, key)
-        retries = STARTS if self.wanted.request.service else limits["max_retries"]
-        return first_tasks(record.id, self.wanted.gangs, retries, expected, record.account)
+        retries = STARTS if self.reading.request.service else limits["max_retries"]
+        return first_tasks(record.id, self.reading.gangs, retries, expected, record.account)
 
     def place(self, connection: sa.Connection, waiting: JobRecord) -> JobRecord:
         """Place a job that waits for a cluster; the refusal says why it still waits."""
@@ -170,48 +170,48 @@ class SubmitTransaction:
         The start is infinite where no forecast says it.
         """
         job = replace(self.arrival(connection), job=job_id)
-        facts = facts_for(self.service, connection, job, self.found, forecast=True)
+        facts = facts_for(self.service, connection, job, self.match, forecast=True)
         start = facts.forecast.starts if facts.forecast else {}
         result = []
-        for cluster_id, name in self.found.ids.items():
-            nodes, free = self.found.verdict(name).totals.get("nodes", 0), facts.values[name].get(FREE)
+        for cluster_id, name in self.match.ids.items():
+            nodes, free = self.match.verdict(name).totals.get("nodes", 0), facts.values[name].get(FREE)
             if not nodes or not is_number(free) or name in facts.absent:
                 continue
             enough = replace(facts, values={**facts.values, name: {**facts.values[name], FREE: max(free, nodes)}})
-            if decide(job, [self.found.verdict(name)], enough, job_id)[0].cluster == name:
+            if decide(job, [self.match.verdict(name)], enough, job_id)[0].cluster == name:
                 result.append((start.get(name, inf), name, cluster_id, nodes))
         return result
 
     def _decide(self, connection: sa.Connection, job_id: str) -> Decision:
         facts, choice, left_out = self._choose(connection, job_id)
-        answer = self.found.told(self.wanted.request, choice.cluster)
-        decision = {**answer, "selection": ledger.told(choice, self.found), "seed": job_id}
+        answer = self.match.as_decision(self.reading.request, choice.cluster)
+        decision = {**answer, "selection": ledger.selection_record(choice, self.match), "seed": job_id}
         if facts.model is not None:
-            decision["model"] = facts.model.told(choice.cluster)
-        if self.barred:
-            decision["barred"] = dict(self.barred)
+            decision["model"] = facts.model.as_answer(choice.cluster)
+        if self.excluded:
+            decision["barred"] = dict(self.excluded)
         if left_out:
             decision["unattended"] = [*left_out]
         if check := self.checks.get(choice.cluster or ""):
             decision["check"] = dict(check)
-        if self.asked.place is not None:
-            decision["placed_by"] = f"the plan of a batch, which left {self.asked.place} to choose from"
+        if self.submission.place is not None:
+            decision["placed_by"] = f"the plan of a batch, which left {self.submission.place} to choose from"
         return Decision(job_id, facts, choice, decision)
 
     def _take(
         self, connection: sa.Connection, decided: Decision, waiting: JobRecord | None = None
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job, new or waiting for it, at the cluster that was chosen."""
-        name, among = decided.choice.cluster or "", self.found.ids if self.beside else ()
+        name, among = decided.choice.cluster or "", self.match.ids if self.shares_turn else ()
         cluster = refusal.taking(connection, name, lock_of=among)
         self._check_matched(cluster)
         self._check_states(connection, cluster, decided.facts)
-        refusal.check_processes(self.service, self.wanted.request, self.found.reach.entry(cluster.name).cluster)
+        refusal.check_processes(self.service, self.reading.request, self.match.reach.entry(cluster.name).cluster)
         record = self._record(connection, decided.job, cluster, waiting)
-        if self.beside and (record.account or record.qos):  # since the last submit here there are such
+        if self.shares_turn and (record.account or record.qos):  # since the last submit here there are such
             raise NeedsExclusiveWrite
-        answers = [*decided.told["warnings"], *refusal.counts_less(cluster, self.wanted.request)]
-        decision = {**decided.told, "warnings": answers, "again": self._again(record.requestor)}
+        answers = [*decided.answer["warnings"], *refusal.counts_less(cluster, self.reading.request)]
+        decision = {**decided.answer, "warnings": answers, "again": self._again(record.requestor)}
         self._store(connection, record, cluster, self._kept(decided, decision), waiting is None)
         if decided.facts.forecast is not None:
             decided.facts.forecast.book(cluster.id)
@@ -222,55 +222,55 @@ class SubmitTransaction:
         self, connection: sa.Connection, decided: Decision, why: NoClusterNow
     ) -> tuple[JobRecord, dict[str, Any]]:
         """Store a job that waits for a cluster."""
-        service, request, reach = self.service, self.asked, self.found.reach
-        for name in list(self.found.ids.values())[:1]:  # where it may be placed later
-            refusal.check_processes(service, self.wanted.request, reach.entry(name).cluster)
-        homes = [*self.found.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
+        service, request, reach = self.service, self.submission, self.match.reach
+        for name in list(self.match.ids.values())[:1]:  # where it may be placed later
+            refusal.check_processes(service, self.reading.request, reach.entry(name).cluster)
+        homes = [*self.match.ids, *(entry.id for entry in reach.drained if entry.cluster.name in self.drained)]
         requestor = refusal.requestor_for(request.requestor, request.login, self.who, homes)
         refusal.check_room(service, connection, requestor)
         record = self._new(connection, decided.job, requestor)
         wait = refusal.wait_of(why, record.submitted_at)
         record = replace(record, state=JobState.UNPLACED, wait=wait, awaits=self._awaits(connection, record))
-        stored, texts = self._kept(decided, decided.told)
+        stored, texts = self._kept(decided, decided.answer)
         replace_waiting(service, connection, record)
         self._add(connection, record, stored)
         jobs.keep_records(connection, record.id, texts)
         ids = refusal.open_to(reach, self.who, requestor, named=request.clusters is not None)
         refusal.enter(connection, record, homes[0], ids, (request.selector, request.options, request.backend))
-        return record, decided.told
+        return record, decided.answer
 
     def _kept(self, decided: Decision, decision: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return a decision as it is stored, and the long texts that are kept beside it."""
         parts = {
             **self._given(decided.facts),
-            **ledger.longer(decided.choice, self.found, (self.selector, self.options)),
+            **ledger.longer(decided.choice, self.match, (self.selector, self.options)),
         }
         return {**decision, ledger.LEDGER: ledger.entry(parts)}, ledger.long(parts)
 
     def refusal(self, decided: Decision) -> Refused:
         """Return why a job has no cluster."""
         seconds = self.service.settings.limits.match_seconds
-        return refusal.refusal(self.found, decided.choice, self.drained, decided.told, seconds)
+        return refusal.refusal(self.match, decided.choice, self.drained, decided.answer, seconds)
 
     def _check_matched(self, cluster: ClusterRecord) -> None:
         """Raise Outdated if another process replaced the graphs that were matched."""
-        matched = self.found.reach.entry(cluster.name)
+        matched = self.match.reach.entry(cluster.name)
         if (matched.id, matched.revision) != (cluster.id, cluster.revision):
             raise refusal.Outdated(cluster.name)
 
     def _check_states(self, connection: sa.Connection, cluster: ClusterRecord, facts: Facts) -> None:
         """Raise NeedsExclusiveWrite if another server has changed what was chosen by, before the lock."""
-        if self.beside and facts.stored is not None:
+        if self.shares_turn and facts.stored is not None:
             now = read_stored(self.service, connection, self.arrival(connection), {cluster.id: cluster.name})
             if now.made(cluster.name) != facts.stored.made(cluster.name):
-                raise refusal.overtaken(self.found.ids)
+                raise refusal.overtaken(self.match.ids)
 
     def _choose(self, connection: sa.Connection, job_id: str) -> tuple[Facts, Choice, Sequence[str]]:
         job = replace(self.arrival(connection), job=job_id)
         for again in (False, True):
-            facts = facts_for(self.service, connection, job, self.found, in_full=self.found.fits_in_answer)
-            choice, left_out = decide(job, self.found.candidates, facts, job_id)
-            if again or candidates.is_true(self.service, connection, facts.stored, self.found.reach, choice.cluster):
+            facts = facts_for(self.service, connection, job, self.match, in_full=self.match.fits_in_answer)
+            choice, left_out = decide(job, self.match.candidates, facts, job_id)
+            if again or candidates.is_true(self.service, connection, facts.stored, self.match.reach, choice.cluster):
                 break
         return facts, choice, left_out
 
@@ -278,32 +278,32 @@ class SubmitTransaction:
         """Return the job as a decision about it sees it; its account where that is read."""
         user, account = self._user, ""
         if read_of(self.selector, self.options, ACCOUNT):
-            request, named = self.wanted.request, self.asked.account
+            request, named = self.reading.request, self.submission.account
             account = accounts.account_of(self.service, connection, self.who, user, request, named)
         waits = {name: said["wait"] for name, said in self.checks.items() if "wait" in said}
-        return Arrival(self.wanted, user, self._name, self.selector, self.options, account, waits)
+        return Arrival(self.reading, user, self._name, self.selector, self.options, account, waits)
 
     @property
     def _user(self) -> str:
         """Whom it is for, before it is known which cluster's token says so."""
-        request, allowed = self.asked, next((self.who.submits.get(one) for one in self.found.ids), None)
+        request, allowed = self.submission, next((self.who.submits.get(one) for one in self.match.ids), None)
         login = allowed[0] if allowed and request.login not in allowed else request.login
         return request.requestor or login or ANONYMOUS
 
     def ask_sites(self) -> None:
         """Let the sites among the candidates say whether they would take it: what they refuse matches no more."""
-        if sites := site_checks.sites_among(self.service, self.found):
-            self.found, self.checks = site_checks.checked(self.service, self.found, self.wanted, self._user, sites)
+        if sites := site_checks.sites_among(self.service, self.match):
+            self.match, self.checks = site_checks.checked(self.service, self.match, self.reading, self._user, sites)
 
     @property
     def _name(self) -> str:
         """The name that was asked for, else the program of the first task, as srun names its jobs."""
-        program = "".join(filter(str.isprintable, self.wanted.request.tasks[0].command[0].rpartition("/")[2]))
-        return self.asked.name or self.wanted.request.name or program[:LONGEST_NAME] or "job"
+        program = "".join(filter(str.isprintable, self.reading.request.tasks[0].command[0].rpartition("/")[2]))
+        return self.submission.name or self.reading.request.name or program[:LONGEST_NAME] or "job"
 
     def _given(self, facts: Facts) -> dict[str, DigestedText]:
         """Return what the selection was given, as the ledger keeps it."""
-        options = {"policy": DigestedText.of([self.selector, self.options]), **self.found.reach.graph_parts}
+        options = {"policy": DigestedText.of([self.selector, self.options]), **self.match.reach.graph_parts}
         if facts.board is not None and self.snapshot is None:
             columns = facts.forecast.columns(facts.values) if facts.forecast else None
             answer = {} if columns is None else {"arriving": DigestedText.of(columns)}
@@ -313,9 +313,9 @@ class SubmitTransaction:
     def _record(
         self, connection: sa.Connection, job_id: str, cluster: ClusterRecord, waiting: JobRecord | None
     ) -> JobRecord:
-        requestor = requestor_of(self.asked.requestor, self.who.submits.get(cluster.id), self.asked.login)
+        requestor = requestor_of(self.submission.requestor, self.who.submits.get(cluster.id), self.submission.login)
         self._check_live(connection, cluster.id, requestor)
-        nodes = self.found.verdict(cluster.name).totals.get("nodes", 0)
+        nodes = self.match.verdict(cluster.name).totals.get("nodes", 0)
         if waiting is not None:
             return replace(waiting.moved(cluster.id, cluster.name, nodes), state=JobState.WAITING, wait=None)
         record = self._new(connection, job_id, requestor, (cluster.id, cluster.name, nodes))
@@ -325,7 +325,7 @@ class SubmitTransaction:
     def _new(
         self, connection: sa.Connection, job_id: str, requestor: str, where: tuple[str, str, int] = ("", "", 0)
     ) -> JobRecord:
-        query, request = self.asked, self.wanted.request
+        query, request = self.submission, self.reading.request
         return JobRecord(
             id=job_id,
             name=self._name,
@@ -334,7 +334,7 @@ class SubmitTransaction:
             cluster=where[1],
             nodes=where[2],
             submitted_at=self.service.clock(),
-            held_at=self.service.clock() if self.wanted.request.held else None,
+            held_at=self.service.clock() if self.reading.request.held else None,
             basis=query.basis or "",
             tag=query.tag or (job_id if query.basis else ""),
             number=self.number,
@@ -343,7 +343,7 @@ class SubmitTransaction:
         )
 
     def _awaits(self, connection: sa.Connection, record: JobRecord) -> list[str] | None:
-        return jobs_before(connection, self.who, record, self.wanted.request) or None
+        return jobs_before(connection, self.who, record, self.reading.request) or None
 
     def _check_live(self, connection: sa.Connection, cluster_id: str, requestor: str) -> None:
         most = self.service.settings.limits.live
@@ -358,11 +358,11 @@ class SubmitTransaction:
         Without `clusters` it is to any candidate, as nearly always: one token, or the administrator's.
         """
         how = {"selector": self.selector, "options": dict(self.options)}
-        known = self.found.allowed.get(requestor) or self.found.allowed.put(requestor, self._allowed(requestor))
-        return how if len(known) == len(self.found.candidates) else {"clusters": known, **how}
+        known = self.match.allowed.get(requestor) or self.match.allowed.put(requestor, self._allowed(requestor))
+        return how if len(known) == len(self.match.candidates) else {"clusters": known, **how}
 
     def _allowed(self, requestor: str) -> list[str]:
-        of = {name: self.who.submits.get(cluster_id) for cluster_id, name in self.found.ids.items()}
+        of = {name: self.who.submits.get(cluster_id) for cluster_id, name in self.match.ids.items()}
         return [name for name, requestors in of.items() if requestors is None or requestor in requestors]
 
     def _store(
@@ -376,8 +376,8 @@ class SubmitTransaction:
         limits, (stored, texts) = limits_of(cluster.limits), decision
         replace_ancestors(self.service, connection, self.who, record)
         admit(connection, record, self.size, limits)
-        retries = STARTS if self.wanted.request.service else limits["max_retries"]
-        record, budgets = accounts.admit(self.service, connection, record, self.wanted, self.found, retries)
+        retries = STARTS if self.reading.request.service else limits["max_retries"]
+        record, budgets = accounts.admit(self.service, connection, record, self.reading, self.match, retries)
         if new:
             self._add(connection, record, stored)
         else:
@@ -393,7 +393,7 @@ class SubmitTransaction:
         events.add(connection, self.service.clock(), record.cluster_id, "job", **answer)
 
     def _add(self, connection: sa.Connection, record: JobRecord, decision: Mapping[str, Any]) -> None:
-        request = self.asked
+        request = self.submission
         key = {"idempotency": key_of(request), "request_digest": request.digest()} if request.key else {}
         if self.staged is not None and record.state is JobState.UNPLACED:  # its tasks are stored when it is placed
             jobs.remove_staged(connection, record.id, self.size + 1)
@@ -402,8 +402,8 @@ class SubmitTransaction:
         became = jobs.add(connection, record, _text(request.jobspec), decision, staged=self.staged is not None, **key)
         if not became:
             raise Unavailable("the store forgot a large job while its tasks were stored; try again", retry_after=1)
-        record_symbols(connection, record, self.wanted.request)
-        remember(record.id, self.wanted)
+        record_symbols(connection, record, self.reading.request)
+        remember(record.id, self.reading)
 
 
 def new_id() -> str:

@@ -40,7 +40,7 @@ def bid(service: Service, who: Caller, submission: Submission) -> dict[str, Any]
         "earlier": earlier,
         "policy": DigestedText.of([new.selector, _known_elsewhere_left_out(new.options)]).digest,
         "steady": not reads_states(new.selector),
-        "candidates": len(new.found.candidates),
+        "candidates": len(new.match.candidates),
         "standing": standing and asdict(standing),
         "stated": _stated(new, decided.facts.values),
         "queues": new.queues,
@@ -50,7 +50,7 @@ def bid(service: Service, who: Caller, submission: Submission) -> dict[str, Any]
 
 def _is_alone(service: Service, connection: sa.Connection, new: SubmitTransaction, decided: Decision) -> bool:
     """Return whether a choice was made among clusters without an agent, too."""
-    return "unattended" not in decided.told and bool(without_agent(service, connection, new.found.ids))
+    return "unattended" not in decided.answer and bool(without_agent(service, connection, new.match.ids))
 
 
 def _known_elsewhere_left_out(options: Mapping[str, Any]) -> dict[str, Any]:

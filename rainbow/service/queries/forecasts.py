@@ -45,10 +45,10 @@ def of_jobspec(service: Service, who: Caller, submission: Submission) -> dict[st
     """Say when a job would start and end on each cluster, the first to end first; submit nothing."""
     placement = prepare(service, who, submission)
     with service.store.read() as connection:
-        made = facts_for(service, connection, placement.arrival(connection), placement.found, forecast=True).forecast
+        made = facts_for(service, connection, placement.arrival(connection), placement.match, forecast=True).forecast
     rows = _rows(service, made) if made else []
     rows.sort(key=lambda one: (one["finish"] is None, one["finish"] or ""))
-    refused = verdict_to_json(placement.wanted.request, placement.found.refusals[:MOST_JOBS])["refusals"]
+    refused = verdict_to_json(placement.reading.request, placement.match.refusals[:MOST_JOBS])["refusals"]
     return {"candidates": rows, "refusals": refused, "cover": COVER}
 
 
@@ -114,7 +114,7 @@ def of_cluster(service: Service, who: Caller, name: str, limit: int, after: str 
         "earned": latest.record.is_earned if latest else False,
         "cost": round(latest.cost, 4) if latest else None,
         "fault": fault or None,
-        "room": latest.room.told() if latest and latest.room else None,
+        "room": latest.room.as_json() if latest and latest.room else None,
         "jobs": [_line(one, latest) for one in page] if latest else [],
         "next": page[-1].job if begin + limit < len(ordered) else None,
     }

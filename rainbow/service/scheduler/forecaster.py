@@ -338,7 +338,7 @@ class Forecaster:
             statistics.forget_etas(connection, gone)
             if due:
                 length = None if answer.length == inf else answer.length
-                content = {"room": made.room.told(), "length": length, "limit": answer.limit}
+                content = {"room": made.room.as_json(), "length": length, "limit": answer.limit}
                 statistics.put(connection, cluster_id, made.at, content)
         if due:
             self._stored[cluster_id] = now

@@ -115,7 +115,7 @@ def test_a_hundred_bookings_of_one_room_stay_within_64_steps():
 def test_room_comes_back_from_json_as_it_was_and_is_short():
     held = [Use({"n0": {"core": 1}}, NOW + k, NOW + 3 * k + 1) for k in range(300)]
     made = room(workers(400, memory=8_000_000_000), *held)
-    text = json.dumps(made.told())
+    text = json.dumps(made.as_json())
     again = read_room(json.loads(text))
     assert again.at(NOW + 50) == made.at(NOW + 50)
     assert len(text) < 4_096
