@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -10,6 +9,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
+from rainbow import matching_time
 from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.yaml_reader import Limits as TextLimits
 from rainbow.jobspec.yaml_reader import Positions, load
@@ -213,7 +213,7 @@ class Limits:
     header_seconds: float = 10.0  # in which the head of a request has to come
     body_seconds: float = 20.0  # in which a body has to come; one more for each 64 KiB of it
     idle_seconds: float = 75.0  # that a connection with a known credential may carry no request
-    match_seconds: float = 1.0  # seconds that matching one request with all clusters may take
+    match_seconds: float = 1.0  # seconds of processor time that matching one request with all clusters may take
     match_cluster_seconds: float = 0.05  # seconds of them for one cluster, before the undecided are asked again
 
 
@@ -269,7 +269,7 @@ class Settings:
 
     def budget(self) -> Budget:
         """Return what matching one request may cost."""
-        return Budget(time.monotonic, self.limits.match_cluster_seconds, self.limits.match_seconds)
+        return Budget(matching_time, self.limits.match_cluster_seconds, self.limits.match_seconds)
 
 
 SECONDS = number(0.001, DAY)

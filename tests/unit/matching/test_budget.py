@@ -187,6 +187,14 @@ def test_hard_input_ends_within_twice_its_budget(name, backend):
     assert time.thread_time() - begun < 2.0
 
 
+def test_what_others_do_meanwhile_is_not_paid_for():
+    begun, passed, spent = rainbow.matching_time(), time.monotonic(), time.thread_time()
+    time.sleep(0.2)
+    paid = rainbow.matching_time() - begun
+    passed, spent = time.monotonic() - passed, time.thread_time() - spent
+    assert passed / 20 - 1e-3 <= paid <= passed / 20 + spent + 1e-3
+
+
 def test_clues_leave_out_only_operands_that_fail():
     ands = Constraint("and", operands=(Constraint("properties", ("a", "^b")), Constraint("hostlist", ("n[1-3]",))))
     either = Constraint("or", operands=(ands, Constraint("properties", ("^a",)), Constraint("ranks", ("7",))))
