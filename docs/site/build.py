@@ -3,6 +3,7 @@
 The pages of docs/ and those of pages.py are put together in build/pages, which Sphinx reads.
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -26,7 +27,19 @@ def gather(folder: Path) -> None:
         (folder / name).write_text(page(), encoding="utf-8")
 
 
+def redirect(folder: Path) -> None:
+    """Let the address of each page that has moved lead to the page that has its text now."""
+    for old, new in json.loads((ROOT / "docs" / "moved.json").read_text()).items():
+        (folder / f"{old}.html").write_text(
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved: {new}</title>'
+            f'<meta http-equiv="refresh" content="0; url={new}.html"><link rel="canonical" href="{new}.html">'
+            f'<p>This page is now <a href="{new}.html">{new}</a>.</p></html>\n'
+        )
+
+
 if __name__ == "__main__":
     gather(ROOT / "build" / "pages")
     words = ["-W", "--keep-going", "-q", "-j", "auto", "-E", "-c", str(HERE)]
-    sys.exit(main([*words, str(ROOT / "build" / "pages"), str(ROOT / "build" / "site"), *sys.argv[1:]]))
+    failed = main([*words, str(ROOT / "build" / "pages"), str(ROOT / "build" / "site"), *sys.argv[1:]])
+    redirect(ROOT / "build" / "site")
+    sys.exit(failed)

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import click
@@ -82,6 +82,7 @@ SECTIONS = {
         "doctor": ("commands.server_admin:doctor", "Check configuration, database, credentials, drivers."),
     },
     "More": {
+        "docs": ("main:docs", "Show a page of the documentation, or search it."),
         "help": ("main:show_help", "Explain a command or a topic."),
         "completion": ("main:completion", "Print the completion script of a shell."),
         "version": ("main:version", "Show the versions of command and server."),
@@ -214,6 +215,79 @@ def _of_command(context: click.Context, path: tuple[str, ...]) -> str:
             raise NotFound(f"no command or topic named {' '.join(path)!r}; run `rainbow help` for a list")
         command, context = inner, click.Context(inner, info_name=name, parent=context)
     return command.get_help(context)
+
+
+PACKED_DOCS = Path(__file__).parent / "docs"  # where the wheel has them
+DOCS = PACKED_DOCS if PACKED_DOCS.is_dir() else Path(__file__).resolve().parents[2] / "docs"
+MOST_FOUND = 10  # pages that a search lists
+LISTED = re.compile(r"^- \[([^]]*)\]\(([\w-]+)\.md\)(.*)$", re.M)
+
+
+class Page(NamedTuple):
+    """A page as the index lists it."""
+
+    name: str
+    title: str
+    section: str
+
+
+def listed_pages(index: str) -> list[Page]:
+    """Return the pages that the index lists, in its order.
+
+    >>> listed_pages("## How-to: do one thing\\n\\n- [Order jobs](dependencies.md): chains")
+    [Page(name='dependencies', title='Order jobs: chains', section='How-to')]
+    """
+    parts = re.split(r"^## (.*)$", index, flags=re.M)[1:]
+    return [
+        Page(name, f"{title}{rest}", heading.partition(":")[0])
+        for heading, text in zip(parts[::2], parts[1::2], strict=True)
+        for title, name, rest in LISTED.findall(text)
+    ]
+
+
+@click.command()
+@click.argument("topic", nargs=-1)
+def docs(topic: tuple[str, ...]) -> None:
+    """Show the page TOPIC of this version; without one, list them. Other words are searched in all pages."""
+    pages = listed_pages((DOCS / "index.md").read_text(encoding="utf-8"))
+    name = _moved().get("-".join(topic), "-".join(topic)).removesuffix(".md").lower()
+    if not topic:
+        click.echo(_page_table(pages))
+    elif name in {page.name for page in pages}:
+        page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        click.echo_via_pager(re.sub(r"<!--.*?-->\n*", "", page, flags=re.S))
+    elif matches := _with_words(pages, topic):
+        click.echo(_page_table(matches))
+    else:
+        raise NotFound(f"no page named {' '.join(topic)!r} and none with these words; run `rainbow docs` for a list")
+
+
+def _moved() -> dict[str, str]:
+    """Return {former name of a page: the name of the page that has its text now}."""
+    moved: dict[str, str] = json.loads((DOCS / "moved.json").read_text(encoding="utf-8"))
+    return moved
+
+
+def _with_words(pages: list[Page], words: tuple[str, ...]) -> list[Page]:
+    """Return the pages that contain every word, those first that have them in their title or most often."""
+    counts = []
+    for at, page in enumerate(pages):
+        text = (DOCS / f"{page.name}.md").read_text(encoding="utf-8").lower()
+        each = [text.count(word.lower()) for word in words]
+        in_title = sum(word.lower() in f"{page.name} {page.title}".lower() for word in words)
+        if all(each):
+            counts.append((-in_title, -sum(each), at))
+    return [pages[at] for _, _, at in sorted(counts)[:MOST_FOUND]]
+
+
+def _page_table(pages: list[Page]) -> str:
+    """Return a line for each page, below the name of its section."""
+    wide = max(len(page.name) for page in pages)
+    lines: list[str] = []
+    for section in dict.fromkeys(page.section for page in pages):
+        lines += ["", section] if lines else [section]
+        lines += [f"  {page.name:{wide}}  {page.title}" for page in pages if page.section == section]
+    return "\n".join([*lines, "", "rainbow docs TOPIC shows a page."])
 
 
 EPILOG = """\b

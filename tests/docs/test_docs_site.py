@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,21 @@ def test_index_has_four_doors_and_leads_to_every_page() -> None:
     assert doors == ["Tutorials", "How-to", "Reference", "Explanation"]
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", INDEX.split("## Tutorials")[1]))
     assert {path.name for path in DOCS.glob("*.md")} - {"index.md"} == linked
+
+
+def test_address_of_a_page_that_has_moved_leads_to_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    monkeypatch.syspath_prepend(DOCS / "site")
+    import build
+
+    build.redirect(tmp_path)
+    moved = json.loads((DOCS / "moved.json").read_text())
+    assert {path.stem for path in tmp_path.iterdir()} == moved.keys()
+    for old, new in moved.items():
+        assert f'content="0; url={new}.html"' in (tmp_path / f"{old}.html").read_text()
+        assert (DOCS / f"{new}.md").exists()
+    for name in ("build", "pages"):
+        sys.modules.pop(name, None)
 
 
 def test_every_operation_setting_and_code_is_on_a_generated_page_with_words(site: Any) -> None:

@@ -111,6 +111,12 @@ def test_demo_of_the_wheel_runs_every_jobspec_as_expected_and_ends_all_it_starte
     assert_nothing_is_left(tmp_path)
 
 
+def test_wheel_shows_the_pages_of_its_version(unpacked: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-m", "rainbow", "docs", "why"]
+    shown = subprocess.run(command, env=unpacked[1], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == (ROOT / "docs" / "why.md").read_text().strip()
+
+
 def _answers(url: str) -> bool:
     try:
         return httpx.get(f"{url}/readyz").status_code == 200

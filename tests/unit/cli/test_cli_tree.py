@@ -128,7 +128,7 @@ NOT_LISTS = {  # what they print is one line, a file, the output of a job, or th
     *("account delete", "agent", "attach", "cluster delete", "cluster import", "completion", "config init"),
     *("db backup", "db restore", "db upgrade", "demo", "help", "job last", "job logs", "jobspec", "qos delete"),
     *("report", "reserve delete", "reserve reopen", "route", "run", "sbatch", "serve", "slurm-shims"),
-    *("subsystem delete", "token revoke", "top", "verify", "up", "down"),
+    *("subsystem delete", "token revoke", "top", "verify", "up", "down", "docs"),
 }
 
 
