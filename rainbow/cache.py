@@ -1,4 +1,4 @@
-"""What is worked out once and kept: attributes, modules, a cache with a limit, and a list in which little changes."""
+"""Values that are computed once: attributes, modules, a cache with a limit, and a list in which little changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class cached_property(Generic[T]):  # noqa: N801 - it stands where functools' ow
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
     def __get__(self, instance: object | None, owner: type) -> cached_property[T] | T:
-        """Return the value; what is kept is found before this is asked."""
+        """Return the value; a stored one is found before this is called."""
         if instance is None:
             return self
         result: T = instance.__dict__.setdefault(self._name, self._work_out(instance))
@@ -53,7 +53,7 @@ class cached_property(Generic[T]):  # noqa: N801 - it stands where functools' ow
 
 
 class LazyModule:
-    """Stands for a module until something of it is used: what takes long to import need not be waited for.
+    """A stand-in for a module that is slow to import, until one of its attributes is used.
 
     >>> LazyModule("math").floor(2.5)
     2
@@ -63,7 +63,7 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the module has, and keep it."""
+        """Return an attribute of the module, and store it."""
         result = vars(self)[name] = getattr(import_module(self._name), name)
         return result
 
@@ -89,7 +89,7 @@ class Same:
 
 
 class LruCache(Generic[K, V]):
-    """At most `most` values. Threads may share one: what two of them do at once is at worst done twice."""
+    """At most `most` values. Threads may share one; at worst two of them compute a value twice."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -161,7 +161,7 @@ class Overlay(Sequence[V]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[V]: ...
     def __getitem__(self, at: int | slice) -> V | Sequence[V]:
-        """Return what is at a place, or at some."""
+        """Return the item at a place, or those of a slice."""
         if isinstance(at, slice):
             return tuple(self)[at]
         at = at + len(self) if at < 0 else at

@@ -53,7 +53,7 @@ class RainbowError(Exception):
 
 
 class InputError(RainbowError):
-    """What was sent cannot be read; `pointer` (RFC 6901) and for YAML `line`, `column` (from 1) say where."""
+    """A document that cannot be read; `pointer` (RFC 6901) and for YAML `line`, `column` (from 1) give the place."""
 
     code = "input-invalid"
 
@@ -127,7 +127,7 @@ class ValueRefused(InputError):
 
 
 class LimitError(InputError):
-    """What was sent is larger, deeper or longer than the server allows."""
+    """A request that is larger, deeper or longer than the server allows."""
 
     code = "limit-exceeded"
 
@@ -213,7 +213,7 @@ class InternalError(RainbowError):
 
 
 class TryLater(RainbowError):
-    """The same request may succeed later; `retry_after` is in seconds, `outcome` says what of it may be done."""
+    """The same request may succeed later; `retry_after` is in seconds, `outcome` tells whether it may be done."""
 
     code = "try-later"
 

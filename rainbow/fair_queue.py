@@ -1,4 +1,4 @@
-"""Start-time fair queueing: each caller gets its share of what takes turns, whatever the others ask for.
+"""Start-time fair queueing: each caller gets its share of the turns, however much the others request.
 
 The algorithm is that of P. Goyal, H. M. Vin and H. Cheng, "Start-time Fair Queueing: A Scheduling Algorithm for
 Integrated Services Packet Switching Networks" (SIGCOMM 1996), section 2. What an item costs is known when it is done:
@@ -31,7 +31,7 @@ MOST_FINISHES = 1_024  # callers whose last finish is remembered before those th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting(Generic[T]):
-    """An item, who put it there, and when by the virtual time and by number."""
+    """An item with its caller, its virtual time and its number."""
 
     caller: str
     item: T
@@ -71,7 +71,7 @@ class FairQueue(Generic[T]):
         return waiting
 
     def _time(self) -> float:
-        """Return the virtual time for one who comes."""
+        """Return the virtual time at which a new caller starts."""
         if starts := [self._start(line[0]) for line in self._lines.values()]:
             self._now = min(max(self._now, min(starts)), max(starts))
         return self._now
@@ -97,7 +97,7 @@ class FairQueue(Generic[T]):
             del self._lines[waiting.caller]
 
     def charge(self, taken: Waiting[T], cost: float) -> None:
-        """Note what an item cost that was taken; further costs of it add up."""
+        """Record the cost of an item that was taken; further costs of it add up."""
         self._finishes[taken.caller] = self._finishes.get(taken.caller, 0.0) + cost / taken.weight
         own = 0.0 if taken.caller in self._lines else taken.weight
         self._now += cost / (own + sum(line[0].weight for line in self._lines.values()))
@@ -116,7 +116,7 @@ class FairQueue(Generic[T]):
 
     @property
     def callers(self) -> Set[str]:
-        """The callers who have something here."""
+        """The callers that have items here."""
         return self._lines.keys()
 
     @property

@@ -1,4 +1,4 @@
-"""How a text names a job, for client, server and router: `last`, and what is said of none or several."""
+"""Texts that name a job, for client, server and router: `last`, and the errors for none or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW_DIGITS = re.compile(r"[0-9a-f]{1,3}")
 
 
 def not_one(text: str, rows: Sequence[Mapping[str, Any]], login: str | None = None) -> NotFound:
-    """Return what is raised where a text names no job, or several, which it lists.
+    """Return the error for a text that names no job, or several, which it lists.
 
     >>> twins = [{"id": "18e", "number": 2, "name": "train"}, {"id": "18d", "number": 1, "name": "train"}]
     >>> print(not_one("train", twins))

@@ -1,4 +1,4 @@
-"""The work at hand: whether it has stored something, what fails after that, and who asked for it.
+"""The request at hand: whether it has stored something, the faults after that, and its caller.
 
 A fault that comes after a commit must not say that nothing was stored. The store notes here what was committed, in
 the thread that asked for it; and the API looks when it answers the request.
@@ -38,7 +38,7 @@ def has_stored() -> bool:
 
 @contextmanager
 def after_commit(what: str) -> Iterator[None]:
-    """Log a fault of the block, which follows a commit: what is stored stays, and the answer says so."""
+    """Log a fault of the block, which follows a commit: the stored change stays, and the answer says so."""
     try:
         yield
     except Exception as fault:  # listeners, counters and caches are anybody's: none of them undoes a commit
@@ -47,7 +47,7 @@ def after_commit(what: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class AuditEntry:
-    """One request: when and by what it came, what it does, and who asks. No value of a credential is in it."""
+    """One request: its time, way, action and caller. No value of a credential is in it."""
 
     at: float
     request: str  # its id, which is in the log, too
@@ -101,6 +101,6 @@ def note_repeat() -> None:
 
 
 def note_credentials(ids: tuple[str, ...]) -> None:
-    """Note who asks, by the ids of the credentials that the request brought."""
+    """Record the caller, by the ids of the credentials that the request brought."""
     if (entry := ENTRY.get()) is not None:
         entry.credentials = " ".join(ids)

@@ -85,7 +85,7 @@ class Registry(Generic[P]):
         return made if self._factories else cast("P", _guarded(made, lambda fault: self.fault(entry.name, fault)))
 
     def _made(self, result: Any) -> P:
-        """Return a plug-in: what was given, or what a class makes; a factory of what was given if that is none."""
+        """Return a plug-in: an object as it is, or an instance of a class; else a factory of the object."""
         if self._factories:
             return cast("P", result if callable(result) else lambda *_: result)
         return cast("P", result() if isinstance(result, type) else result)
@@ -115,7 +115,7 @@ Blame = Callable[[Exception], PluginFault]
 
 
 def _guarded(plugin: Any, blame: Blame) -> Any:
-    """Return what is used in place of a plug-in: its attributes, and calls whose exceptions become its own."""
+    """Return a wrapper of a plug-in: its attributes, and calls whose exceptions become its own."""
     public = [name for name in dir(plugin) if not name.startswith("_")]
     inside: dict[str, Any] = {name: property(_reading(plugin, name, blame)) for name in public}
     if callable(plugin):

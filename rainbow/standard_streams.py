@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 
 
 class LossyStream:
-    """A text stream that loses what cannot be written, where another would raise."""
+    """A text stream that drops text it cannot write, where another would raise."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -21,7 +21,7 @@ class LossyStream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is held back, or try later."""
+        """Write the text held back, or try later."""
         with suppress(OSError, ValueError):
             self._stream.flush()
 

@@ -29,7 +29,7 @@ class TaskState(StrEnum):
 
 
 class Hold(StrEnum):
-    """What is wanted of a task that an agent has, beside its job's own suspension."""
+    """The state requested of a task that an agent has, beside its job's own suspension."""
 
     NONE = ""  # let it run
     POLICY = "policy"  # the policy wants it held

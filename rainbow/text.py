@@ -90,7 +90,7 @@ def unread(at: str, key: Any, known: Iterable[str]) -> str:
 
 
 def as_json(value: object) -> str:
-    """Write a value as JSON does, if that is short; else say what it is.
+    """Write a value as JSON does, if that is short; else name its kind.
 
     >>> as_json(None), as_json(True), as_json({"a": None}), as_json([1])
     ('null', 'true', 'an object', 'an array')
@@ -130,7 +130,7 @@ def some(count: int, noun: str, plural: str = "") -> str:
 
 
 def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """Write a small table for a notebook; what users named is escaped.
+    """Write a small table for a notebook; names that users chose are escaped.
 
     >>> html_table("a<b", [("nodes", 2)])
     '<table><caption>a&lt;b</caption><tr><th>nodes</th><td>2</td></tr></table>'

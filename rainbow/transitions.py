@@ -1,4 +1,4 @@
-"""What becomes of a task at each event: its next state, its times and its texts, decided in one place.
+"""Transitions of a task at each event: its next state, its times and its texts, decided in one place.
 
     Assigned, Accepted, Started, Ended                  the way of every task
     Pending, AtSite, Output, Placed, Suspended, Resumed, Unable what its agent says meanwhile
@@ -69,7 +69,7 @@ class AtSite:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The tails of what it has written so far."""
+    """Record the ends of the task's outputs so far."""
 
     text: str
     errors: str = ""
@@ -102,7 +102,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Unable:
-    """Its executor cannot hold it: it runs on, and nobody asks again before its job is suspended once more."""
+    """Record that its executor cannot suspend it: it runs on until its job's next suspension."""
 
     detail: str = ""
 
@@ -148,7 +148,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Its agent says that it has ended, and how; the rest is what the server knows of it."""
+    """Record the end that its agent reports; the rest follows from the server's own state."""
 
     result: str = "exited"  # failed: to start; timed_out, stopped, canceled, lost
     exit_code: int | None = None

@@ -33,7 +33,7 @@ MOST_PARTS = 200  # of a commit
 
 
 class Writer(NamedTuple):
-    """Who writes, and how much of the time is theirs beside others."""
+    """A writer, and its share of the time beside others."""
 
     caller: str
     weight: float = 1.0
@@ -44,7 +44,7 @@ WRITER: ContextVar[Writer | None] = ContextVar("writer", default=None)  # None: 
 
 @dataclass(eq=False, slots=True)
 class Part(Generic[T]):
-    """A part of a transaction, and what became of it."""
+    """A part of a transaction, and its result."""
 
     do: Callable[[Any], T]
     result: T | None = None
@@ -54,7 +54,7 @@ class Part(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """What one thread brought. Only parts of one `kind` share a commit; None: it wants a turn of its own."""
+    """The parts of one thread. Only parts of one `kind` share a commit; None: they take a turn of their own."""
 
     kind: object
     open_parts: int
@@ -70,7 +70,7 @@ class _Item:
     part: Part[Any] | None
 
     def end(self, trouble: BaseException | None) -> None:
-        """Note that the part is done, and wake who waits for the last of its call."""
+        """Mark the part as done, and wake the thread that waits for the last of its call."""
         if self.part is not None:
             self.part.fault = trouble or self.part.fault
             self.part.done = True
@@ -153,7 +153,7 @@ class WriteQueue:
         return has_turn
 
     def _withdraw(self, call: _Call) -> None:
-        """Take out what an interrupted thread waited for."""
+        """Remove the parts for which an interrupted thread waited."""
         with self._changing:
             for waiting in call.waiting:
                 self._waiting.remove(waiting)
@@ -161,7 +161,7 @@ class WriteQueue:
                 self._pass_on()
 
     def _end(self, call: _Call, commit: Commit, trouble: BaseException | None) -> None:
-        """Note what became of the parts of a commit, and pass the turn on."""
+        """Record the results of a commit's parts, and pass the turn on."""
         with self._changing:
             now = self._clock()
             if not commit.is_begun and trouble is not None:
@@ -196,7 +196,7 @@ class WriteQueue:
 
 
 class Commit:
-    """What one commit takes; used by the thread whose turn it is."""
+    """The parts that one commit takes; used by the thread whose turn it is."""
 
     def __init__(self, queue: WriteQueue, kind: object) -> None:
         self._queue, self._kind = queue, kind

@@ -1,1 +1,1 @@
-"""Accounts: who may use how much over all clusters. Values and pure functions; store and service do the rest."""
+"""Accounts: the limits of use over all clusters. Values and pure functions; store and service do the rest."""

@@ -37,7 +37,7 @@ class Budget:
     over: str = REFUSE
 
     def spent(self, used: Used) -> float:
-        """Return what used amounts take of the budget.
+        """Return the budget's units that used amounts take.
 
         >>> Budget(10, {"core": 1, "gpu": 20}).spent({"core": 3_600, "gpu": 360})
         3.0

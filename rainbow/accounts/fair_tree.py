@@ -34,7 +34,7 @@ class Standing:
 
     @property
     def percent(self) -> int:
-        """What part of its share it has used, in percent."""
+        """The used part of its share, in percent."""
         return round(100 * self.used / self.shares) if self.shares else 0
 
 
@@ -84,7 +84,7 @@ class _Walk:
                 self.level(accounts, tied)
 
     def _measured(self, parent: str) -> list[Node]:
-        """Return a parent's children, and note what they have used of its usage."""
+        """Return a parent's children, and record their parts of its usage."""
         nodes = self.children.get(parent, [])
         whole, shares = self.own[parent], sum(node.shares or 0 for node in nodes)
         for node in nodes:
@@ -122,7 +122,7 @@ class _Walk:
 
 
 def _sums(tree: Tree, usage: Usage) -> dict[Key, float]:
-    """Add up what was used, from users to the root."""
+    """Add up usage, from users to the root."""
     sums: dict[Key, float] = {ROOT: 0.0, **dict.fromkeys(tree.accounts, 0.0), **dict.fromkeys(tree.members, 0.0)}
     for key, amount in usage.items():
         if key in tree.members:

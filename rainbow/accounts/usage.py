@@ -1,4 +1,4 @@
-"""Usage: what tasks held and for how long, by day, and decayed.
+"""Usage: the amounts that tasks held and for how long, by day, and decayed.
 
 held(placement)       {"core": 8, "node": 2}: amounts by type in base units, and the workers as "node"
 days(...)             seconds of a run on each day (UTC)
@@ -23,7 +23,7 @@ Placement = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class ChargedRun:
-    """An attempt of a task that ran: account and user of its job, the cluster's id, what it held, and when."""
+    """An attempt of a task that ran: account and user of its job, the cluster's id, its amounts, and its times."""
 
     account: str
     user: str
@@ -40,7 +40,7 @@ class ChargedRun:
         return max(0.0, self.ended - self.began)
 
     def used(self) -> dict[str, float]:
-        """Return what it used by type: amounts times seconds, and what that cost.
+        """Return its usage by type, amounts times seconds, and the cost of it.
 
         >>> ChargedRun("bio", "ann", "oak", {"core": 4}, 10.0, 12.5, rate=0.5).used()
         {'core': 10.0, 'cost': 5.0}
@@ -61,7 +61,7 @@ class UsageRules:
 
 
 def used(amounts: Mapping[str, float], seconds: float, rate: float = 0.0) -> dict[str, float]:
-    """Return amounts times seconds, and what that costs at a rate for a core second."""
+    """Return amounts times seconds, and their cost at a rate for a core second."""
     results = {kind: amount * seconds for kind, amount in amounts.items()}
     return {**results, COST: results.get("core", 0.0) * rate} if rate else results
 
@@ -97,7 +97,7 @@ def days(began: float, ended: float) -> Iterator[tuple[int, float]]:
 
 
 def decayed(amount: float, at: float, now: float, half_life: float) -> float:
-    """Return what is left of an amount.
+    """Return the rest of an amount after decay.
 
     >>> decayed(8.0, 0.0, 20.0, 10.0), decayed(8.0, 0.0, 20.0, 0.0)
     (2.0, 8.0)

@@ -1,4 +1,4 @@
-"""Faults as RFC 9457 problem details: tables of the status of each code and of what each status means."""
+"""Faults as RFC 9457 problem details: tables of the status of each code and of each status's meaning."""
 
 from __future__ import annotations
 

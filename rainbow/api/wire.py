@@ -1,4 +1,4 @@
-"""What a request brings: its query, its body, its credentials, its times."""
+"""The parts of a request: its query, its body, its credentials, its times."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rainbow.plugins import UnknownPlugin
 
 
 class Exit(IntEnum):
-    """What `rainbow` exits with."""
+    """The exit codes of `rainbow`."""
 
     OK = 0
     ERROR = 1  # refused as it stands: a jobspec, a graph, a file is wrong

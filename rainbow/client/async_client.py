@@ -33,7 +33,7 @@ _END = object()
 
 
 def _await(awaitable: Awaitable[T]) -> T:
-    """Let `_run` await this, and return what comes of it."""
+    """Let `_run` await a call, and return the result."""
     result: T = getcurrent().parent.switch(awaitable)
     return result
 

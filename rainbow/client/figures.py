@@ -1,4 +1,4 @@
-"""Figures: what clusters have, what is used of it, and when more is free. The web page shows the same.
+"""Figures of clusters: their sizes, their use, and the time at which more is free, as the web page shows them.
 
 A part of the client (http_client.py), as waiting is.
 """
@@ -19,7 +19,7 @@ class Figures:
     _calls: Calls
 
     def summary(self, top: int | None = None) -> dict[str, Any]:
-        """Count what all clusters have; `first` names `top` of those that need their operator, and why."""
+        """Count workers and jobs of all clusters; `first` has the `top` ones that need their operator, and why."""
         return self._get("/v1/summary", top=top)
 
     def series(self, cluster: str | None = None) -> dict[str, Any]:
@@ -46,11 +46,11 @@ class Figures:
         return cast("list[dict[str, Any]]", self._get("/v1/models", since=since, group=group, by=by)["models"])
 
     def memory(self) -> list[dict[str, Any]]:
-        """List what the server remembers between two calls; needs the admin token."""
+        """List the tables that the server keeps in memory; needs the admin token."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/config/memory")["memory"])
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Count the workers of the clusters you see by state: what is free of them, and what there is."""
+        """Count the workers of the clusters you see by state, with their amounts in all and the free ones."""
         return cast("list[dict[str, Any]]", self._calls.call("GET", "/v1/nodes")["nodes"])
 
     def workers(self, name: str) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ class Figures:
         return cast("list[dict[str, Any]]", self._calls.call("GET", of_cluster(name, "workers"))["workers"])
 
     def worker(self, name: str, worker: str) -> dict[str, Any]:
-        """Show one worker of a cluster: its state, what is used of it, and the tasks that hold it."""
+        """Show one worker of a cluster: its state, its use, and the tasks that hold it."""
         return self._get(of_cluster(name, "workers", worker))
 
     def occupancy(self, name: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Figures:
     def bars(
         self, name: str, begin: float | None = None, end: float | None = None, limit: int | None = None
     ) -> dict[str, Any]:
-        """Return what ran, runs and is planned between two times in seconds since 1970, as columns."""
+        """Return past, running and planned tasks between two times in seconds since 1970, as columns."""
         return self._get(of_cluster(name, "bars"), **{"from": begin, "to": end, "limit": limit})
 
     def timeline(self, name: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Figures:
         return self._get(of_cluster(name, "timeline"))
 
     def forecast(self, name: str, *, limit: int | None = None, after: str | None = None) -> dict[str, Any]:
-        """Show when each job of a cluster is expected to start and end, and what that leaves free; page by page."""
+        """Show the expected start and end of each job of a cluster, and the amounts then free; page by page."""
         answer: dict[str, Any] = self._calls.call(
             "GET", of_cluster(name, "forecast"), query=given(limit=limit, after=after)
         )

@@ -32,7 +32,7 @@ Document = Mapping[str, Any]
 
 
 def _pages(what: str, page: Callable[[str | None], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield what is on all pages; `page` asks for one by the cursor that the page before has said."""
+    """Yield the entries of all pages; `page` fetches one by the cursor of the page before."""
     cursor: str | None = None
     while True:
         answer = page(cursor)
@@ -153,7 +153,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("GET", of_cluster(name, "state"))
 
     def move_worker(self, name: str, worker: str, verb: str) -> dict[str, Any]:
-        """Take a worker away (`offline`), let it end what it has (`drain`), or bring it back (`reinstate`)."""
+        """Take a worker away (`offline`), let it finish its tasks (`drain`), or bring it back (`reinstate`)."""
         return self._object("POST", of_cluster(name, "workers", worker) + f":{verb}")
 
     def scheduler(self, name: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("PATCH", of_cluster(name, "scheduler"), change)
 
     def scheduler_changes(self, name: str) -> list[dict[str, Any]]:
-        """List who changed the scheduling, when, from what, to what; the newest first."""
+        """List the changes of the scheduling with user, time, old and new value; the newest first."""
         answer = self._calls.call("GET", of_cluster(name, "scheduler", "changes"))
         return cast("list[dict[str, Any]]", answer["changes"])
 
@@ -174,7 +174,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("POST", of_cluster(name, "step"))
 
     def plan(self, name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Say what the next step would do, with other `jobs`, `settings` and `workers` if they are given."""
+        """Return the result of the next step, with other `jobs`, `settings` and `workers` if they are given."""
         return self._object("POST", of_cluster(name, "plan"), options)
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -283,7 +283,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return results if limit is not None or after is not None else self._whole(results)
 
     def eta(self, job_id: str) -> dict[str, Any]:
-        """Say when a job is expected to start and end, with a band, and what is ahead of it."""
+        """Return a job's expected start and end with a band, and the jobs ahead of it."""
         return self._object("GET", self._job(job_id, "eta"))
 
     def eta_of(
@@ -312,7 +312,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("GET", self._job(job_id, "replay"))
 
     def all_decisions(self, *, cluster: str | None = None, matched: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-        """Yield what recorded decisions were given, the newest first; for the admin.
+        """Yield the inputs of recorded decisions, the newest first; for the admin.
 
         `matched`: variables of a match (`fits`, `nodes`) worked out again where a decision has not read them.
         """
@@ -320,7 +320,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         yield from self._listed("decisions", query)
 
     def all_audit(self, **chosen: str | None) -> Iterator[dict[str, Any]]:
-        """Yield who asked for which change, the newest first; for the admin, and for owners of their clusters.
+        """Yield changes with their callers, the newest first; for the admin, and for owners of their clusters.
 
         `chosen`: `job`, `credential`, and `since` and `until`, times as 2030-01-31T12:00:00Z.
         """
@@ -350,7 +350,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
     def maintain(
         self, cluster: str, workers: str | Sequence[str], *, preview: bool = False, **when: str | float | None
     ) -> dict[str, Any]:
-        """Let nothing run on workers for a time; `when`: as of `reserve`; `preview`: list what is in the way.
+        """Keep workers free for a time; `when` is as in `reserve`; `preview` lists the jobs in the way.
 
         `at_begin="requeue"` or `"cancel"` ends what still runs there then; without it, tasks run on.
         """
@@ -397,7 +397,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return self._object("GET", path("accounts", name))
 
     def put_account(self, name: str, body: Document) -> dict[str, Any]:
-        """Create an account, or change what is named of it: parent, shares, limits, budget, users; of root rules."""
+        """Create an account, or change the named fields: parent, shares, limits, budget, users; of root rules."""
         return self._object("PUT", path("accounts", name), body)
 
     def delete_account(self, name: str) -> None:
@@ -409,7 +409,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         return cast("list[dict[str, Any]]", self._calls.call("GET", path("qos"))["qos"])
 
     def put_qos(self, name: str, body: Document) -> dict[str, Any]:
-        """Create a quality of service, or change what is named of it."""
+        """Create a quality of service, or change the fields that are named."""
         return self._object("PUT", path("qos", name), body)
 
     def delete_qos(self, name: str) -> None:
@@ -417,7 +417,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         self._calls.call("DELETE", path("qos", name))
 
     def usage(self, *, by: str = "account", since: str | None = None, until: str | None = None) -> dict[str, Any]:
-        """Sum what was used by these columns, in hours of each type; days are such as 2030-01-31."""
+        """Sum usage by these columns, in hours of each type; days are such as 2030-01-31."""
         return cast(
             "dict[str, Any]",
             self._calls.call("GET", path("usage"), query=given(by=by, since=since, until=until)),
@@ -451,7 +451,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
     def events(
         self, name: str, agent: str, events: Sequence[responses.Event], *, seq: int | None = None
     ) -> responses.Recorded:
-        """Report what happened to tasks, in order."""
+        """Report the events of tasks, in order."""
         body = {"agent": agent, "events": events} | given(seq=seq)
         return cast("responses.Recorded", self._calls.call("POST", of_cluster(name, "events"), body))
 
@@ -467,7 +467,7 @@ class Client(WaitVerbs, JobVerbs, Figures):
         on_lost_server: str | None = None,
         checks: bool | None = None,
     ) -> responses.Beat:
-        """Say that the agent lives, what it runs, which workers are up (None: all), and their load if measured.
+        """Report that the agent lives, its runs, the workers that are up (None: all), and their load if measured.
 
         `on_lost_server`: "keep" if its tasks continue when it loses the server. `checks`: it asks its site.
         """

@@ -1,4 +1,4 @@
-"""What is done to jobs, and how calls name one: an id or its beginning, an element, a name, `last`, SITE:N."""
+"""Verbs for jobs, and the texts that name one: an id or its beginning, an element, a name, `last`, SITE:N."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_PATH = re.compile(r"(?!\.{1,2}$)[^/:]+(:\d+)?")  # the names of jobs that a p
 
 
 class JobVerbs:
-    """The methods of a client that find a job by a text, show what was submitted, and change jobs."""
+    """The methods of a client that find a job by a text, show its submitted form, and change jobs."""
 
     _calls: Calls
 
@@ -39,7 +39,7 @@ class JobVerbs:
         return path("jobs", job, *below)
 
     def jobspec(self, job_id: str) -> dict[str, Any]:
-        """Show what was submitted: {"jobspec": text or mapping, "environment_hidden"}."""
+        """Return the jobspec as it was submitted: {"jobspec": text or mapping, "environment_hidden"}."""
         return self._answered("GET", self._job(job_id, "jobspec"))
 
     def script(self, job_id: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class JobVerbs:
         return self._answered("DELETE", self._job(job_id))
 
     def suspend(self, job_id: str) -> dict[str, Any]:
-        """Stop in place what runs of a job, and start nothing of it."""
+        """Suspend the running tasks of a job in place, and start no more of it."""
         return self._answered("POST", self._job(job_id) + ":suspend")
 
     def resume(self, job_id: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class JobVerbs:
         return self._answered("POST", self._job(job_id) + ":resume")
 
     def hold(self, job_id: str) -> dict[str, Any]:
-        """Start nothing more of a job; what runs is left alone."""
+        """Start no more tasks of a job; running ones continue."""
         return self._answered("POST", self._job(job_id) + ":hold")
 
     def release(self, job_id: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class JobVerbs:
         return self._answered("POST", self._job(job_id) + ":release")
 
     def requeue(self, job_id: str) -> dict[str, Any]:
-        """Stop what runs of a job, and let it wait to start again."""
+        """Stop the running tasks of a job, and let it wait to start again."""
         return self._answered("POST", self._job(job_id) + ":requeue")
 
     def update(self, job_id: str, **changes: Any) -> dict[str, Any]:

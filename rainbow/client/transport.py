@@ -34,7 +34,7 @@ _PROBLEM_KEYS = frozenset({"type", "code", "title", "status", "detail", "pointer
 
 
 class Problem(RainbowError):
-    """The server refused a call. `facts` holds what the problem says beyond the named fields.
+    """The server refused a call. `facts` holds the members of the problem beyond the named fields.
 
     `outcome`: "none" (nothing was stored) or "unknown" (it may be done).
     """
@@ -111,7 +111,7 @@ class Calls:
         tries: int | None = None,
         patience: float = 0.0,
     ) -> Any:
-        """Send one call and return what it answers; `patience` seconds are added to the time-out.
+        """Send one call and return the answer; `patience` seconds are added to the time-out.
 
         `keyed`: under an Idempotency-Key of its own. Problem if the server refuses, Unavailable if it cannot be
         reached or does not answer.
@@ -163,7 +163,7 @@ class Calls:
             raise self._unavailable(error, error.request) from error
 
     def _unavailable(self, error: httpx.TransportError, request: httpx.Request) -> Unavailable:
-        """Say what a connection that failed means for what was asked."""
+        """Explain a connection that failed, and whether the request may have been carried out."""
         url, reason = self._http.base_url, re.sub(r"^\[Errno \d+\] |\.$", "", str(error)) or type(error).__name__
         if isinstance(error, NEVER_SENT):
             todo = "check --url and that the server is running"
@@ -283,7 +283,7 @@ def _encode(body: Any) -> bytes:
 
 
 def _document(value: Any) -> Any:
-    """Return what stands for a library's own object: a graph as node-link JSON, a Request as it was read."""
+    """Return a library's own object as JSON can hold it: a graph as node-link JSON, a Request as it was read."""
     package = type(value).__module__.partition(".")[0]  # none is imported only to tell what a value is
     if package == "numpy" and hasattr(value, "tolist"):  # a number, or an array
         return value.tolist()
@@ -309,7 +309,7 @@ def _listed(value: Any) -> Any:
 
 
 def document_of(graph: Any) -> Any:
-    """Return a graph that can be sent: of text its JSON, of a path what the file holds, of a Cluster its graph."""
+    """Return a graph that can be sent: of text its JSON, of a path the file's, of a Cluster its graph."""
     if hasattr(graph, "outline"):
         from rainbow.graph import write_jgf
 
@@ -357,7 +357,7 @@ def path(*parts: str) -> str:
 
 
 def _no_text(error: UnicodeEncodeError) -> RequestError:
-    """Name what no request can carry: Python reads bytes that are no UTF-8, of a command line, as half characters."""
+    """Name the value that no request can carry: bytes of a command line that are no UTF-8."""
     around = error.object[max(error.start - 20, 0) : error.end + 20]
     shown = "".join(f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else char for char in around)
     return RequestError(f"text must be UTF-8, got a byte or half of a character that is not: {shown}")

@@ -70,7 +70,7 @@ class Subsystem:
 
     @property
     def document(self) -> Any:
-        """The subsystem and what it hangs on, in JSON Graph Format 2."""
+        """The subsystem and the vertices it is attached to, in JSON Graph Format 2."""
         nodes = {
             vertex: {"label": one["name"], "metadata": one["metadata"]} for vertex, one in self.graph.nodes.items()
         }
@@ -253,11 +253,11 @@ class Cluster:
 
     @cached_property
     def origin(self) -> tuple[Cluster, Revision] | None:
-        """The cluster that this one was made of by changes, and how it differs, until somebody has classified it."""
+        """The cluster that this one was made of by changes, and how it differs, until it has been classified."""
         return None
 
     def forget_origin(self) -> None:
-        """Let go of the cluster before."""
+        """Release the cluster of which this one was made."""
         vars(self)["origin"] = None
 
     @cached_property

@@ -117,7 +117,7 @@ class Outline:
     def with_more(
         self, ids: Sequence[str], fields: Sequence[Fields], parents: Sequence[int], counts: Sequence[int]
     ) -> Outline:
-        """Return this outline with more entries behind its own, each below one that stands before it.
+        """Return this outline with more entries behind its own, each below one that comes before it.
 
         What was worked out of the others is taken over: it costs what is new, and copies of lists.
         """
@@ -288,7 +288,7 @@ class Deferred(Outline):
 
 
 def marks(count: int, removed: Iterable[int]) -> bytearray:
-    """Return 1 for each of so many places, and 0 for those that are removed."""
+    """Return 1 for each of `count` places, and 0 for those that are removed."""
     stays = bytearray(b"\x01") * count
     for place in removed:
         stays[place] = 0

@@ -1,6 +1,6 @@
 """An outline after changes of its document (graph/delta.py): what does not change is taken over, not read again.
 
-    add           entries behind all others, each below one that stands before it
+    add           entries behind all others, each below one that comes before it
     remove        entries go with all they contain; the others keep their order and move up
     set, resize   an entry has other fields
 
@@ -33,7 +33,7 @@ class Revision(NamedTuple):
     """An outline, and how it differs from the one before.
 
     removed    entries of the one before that are gone, in order
-    taken      how many entries come from the one before; the new ones stand behind them
+    taken      how many entries come from the one before; the new ones follow them
     changed    entries of this one that are new, have other fields, or contain others than before
     edges      how many edges its document has
     """

@@ -1,4 +1,4 @@
-"""The normal form: what every dialect of jobspec becomes at the door.
+"""The normal form: every dialect of jobspec is read into it.
 
 Request ── variants ── a forest of Resource trees (any one variant will do; the first that matches is taken)
        │                       └── slots are resources of type "slot", with a label
@@ -112,7 +112,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """What another job (or the clock) must have done first, as RFC 26 says it.
+    """A condition on another job (or the clock) that must hold first, as in RFC 26.
 
     `value` is a job's id for after, afterany, afterok and afternotok, seconds since 1970 for begin-time, and a name
     for string and fluid, which alone have `type` (in, out, inout) and `scope` (user, global).
@@ -198,7 +198,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What to run: argv over the slots of any one of `slots` (labels), `per_slot` or `total` processes."""
+    """The command: argv over the slots of any one of `slots` (labels), `per_slot` or `total` processes."""
 
     name: str
     command: tuple[str, ...]
@@ -259,7 +259,7 @@ class Request:
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What is worked out of a request once for many clusters."""
+        """Values computed from a request once for many clusters."""
         return {}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The guard around every page: who asks, forms, headers and faults; and a page made from its template.
+"""The guard around every page: the session, forms, headers and faults; and a page made from its template.
 
 Nothing comes from elsewhere, and nothing is inline: the policy of HEADERS forbids both. Whoever is signed in looks
 only, until a token is entered again. A cookie of the page opens nothing under /v1.
@@ -67,7 +67,7 @@ def service() -> Service:
 
 
 def who() -> Caller:
-    """Return who is signed in."""
+    """Return the user that is signed in."""
     return session().caller
 
 
@@ -80,7 +80,7 @@ def session() -> Session:
 
 
 def guarded(view: View) -> View:
-    """Let a view be called by those who are signed in; send the others to the login page."""
+    """Serve a view to signed-in users; send others to the login page."""
 
     @wraps(view)
     def called(**parts: Any) -> Any:
@@ -102,7 +102,7 @@ def guarded(view: View) -> View:
 
 
 def looks(view: View) -> View:
-    """Mark a view whose POST changes nothing but the session: those who look only may send it."""
+    """Mark a view whose POST changes only the session: read-only sessions may send it."""
     view.looks_only = True  # type: ignore[attr-defined]
     return view
 
@@ -117,14 +117,14 @@ def check_form() -> None:
 
 
 def check_origin() -> None:
-    """Refuse what another site sends."""
+    """Refuse requests from another site."""
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site not in (None, "same-origin") or (origin is not None and urlsplit(origin).netloc != request.host):
         raise Forbidden("this form was sent from another site")
 
 
 def form_token() -> str:
-    """Return what forms bring with them: masked in each answer, so that compression tells nothing."""
+    """Return the token of forms: masked in each answer, so that compression reveals nothing."""
     mask = secrets.token_hex(8)
     return f"{mask}.{_sealed(mask)}"
 
@@ -162,7 +162,7 @@ def with_cookie(answer: Response, value: str) -> Response:
 
 @picture("pages", most=f"{COPIES} answers", true="used until the next news, or as long as making one took, 20 times")
 class Copies(LruCache[Any, tuple[int, float, float, Response]]):
-    """Answers to those who follow a page: the number of the last news, made when, used until news or when, answer."""
+    """Answers shared by the followers of a page: number and time of the last news, expiry, answer."""
 
     def __init__(self) -> None:
         super().__init__(COPIES)
@@ -181,7 +181,7 @@ class Copies(LruCache[Any, tuple[int, float, float, Response]]):
 
 
 def shared(view: View) -> View:
-    """Let one answer serve all who follow the same with the same rights.
+    """Share one answer among followers with the same rights.
 
     What is made for them takes SHARE of a core at most: beyond that they are to ask later, and keep what they have.
     """
@@ -229,7 +229,7 @@ def render(template: str, status: int = 200, **context: Any) -> Response:
 
 
 def with_headers(answer: Response) -> Response:
-    """Add what every page carries, and compress what is long."""
+    """Add the headers of every page, and compress long ones."""
     answer.headers.update(HEADERS)
     is_text = answer.mimetype in ("text/html", "application/json", "text/css", "text/javascript")
     accepted = "gzip" in request.headers.get("Accept-Encoding", "")

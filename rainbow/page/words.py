@@ -24,7 +24,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """Return a text that a user has set without what could deceive its reader: direction, control, length.
+    """Return a text of a user without characters that could deceive its reader: direction, control, length.
 
     >>> clean("a\\x1b[31mb\\u202ec")
     'ab\u27e8U+202E\u27e9c'
@@ -113,7 +113,7 @@ def lines(values: Sequence[float | None], width: int, height: int) -> list[str]:
 
 
 def ahead(value: object, now: float) -> str:
-    """Write when a start is expected: what a forecast said for a time that is over can come at any moment."""
+    """Write an expected start: one that has passed can come at any moment."""
     return "any moment" if _is_over(value, now) else when(value)
 
 
@@ -175,7 +175,7 @@ TONES = {
 
 
 def percent(part: float) -> str:
-    """Write a share: what is more than nothing is never written as nothing.
+    """Write a share: one above zero is never written as zero.
 
     >>> percent(0.004), percent(0.996), percent(1)
     ('1 %', '99 %', '100 %')

@@ -52,7 +52,7 @@ class PolicyCase:
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What came of a case; no fault: as expected."""
+    """The result of a case; no fault: as expected."""
 
     name: str
     choice: Choice
@@ -86,7 +86,7 @@ def _trial(top: Mapping[str, Any], written: Any, at: int, rules: SelectorRules) 
 
 
 def _expected(case: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
-    """Return what a case expects, every part of the kind it must be."""
+    """Return the expectation of a case, every part of the kind it must be."""
     pointer = f"{pointer}/expect"
     expect = _known(_mapping(case.get("expect"), pointer), list(EXPECTED), pointer)
     for key, value in expect.items():

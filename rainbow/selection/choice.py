@@ -37,7 +37,7 @@ Rows = NDArray[np.int64]
 
 
 class Names:
-    """Names of clusters in order, the place of each, and what is worked out of them once."""
+    """Names of clusters in order, the place of each, and values computed from them once."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.all = tuple(names)
@@ -126,7 +126,7 @@ class NamedRows(Sequence[str]):
 
 
 class ByRow(Mapping[str, Any]):
-    """What is said of the clusters of some rows, by name; `of` says it of the n-th of them."""
+    """Values of the clusters of some rows, by name; `of` returns that of the n-th of them."""
 
     __slots__ = ("_known", "_of", "names", "rows")
 
@@ -137,7 +137,7 @@ class ByRow(Mapping[str, Any]):
         self._known: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
-        """Return what is said of one."""
+        """Return the value of one."""
         if self._known is not None:
             return self._known[name]
         at = np.flatnonzero(self.rows == self.names.places[name])
@@ -146,7 +146,7 @@ class ByRow(Mapping[str, Any]):
         return self._of(int(at[0]))
 
     def listed(self) -> list[Any]:
-        """Return what is said of each, in the order of the rows."""
+        """Return the value of each, in the order of the rows."""
         return list(map(self._of, range(len(self.rows))))
 
     def _all(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class ByRow(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step carried out: what it left, what it computed and whom it dropped, with the reason."""
+    """One step carried out: the clusters left, the values computed, and the clusters dropped with the reason."""
 
     priority: int
     step: str  # filter, calc, sort_ascending, sort_descending, select, group; booking, stale_after of priority 0
@@ -196,7 +196,7 @@ class Step:
 
     @property
     def variable(self) -> str:
-        """Return what a calc computes."""
+        """Return the values that a calc computes."""
         return self.argument.partition("=")[0].strip() if self.step == "calc" else ""
 
 
@@ -220,7 +220,7 @@ class Choice:
         return html_table(f"{self.cluster or 'no cluster'} by {self.selector}", rows)
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a row for each candidate, by cluster: chosen, rank, what was computed, why it was dropped."""
+        """Return a row for each candidate, by cluster: chosen, rank, computed values, the reason it was dropped."""
         ranks, drops, values = self.ranks, self.drops, self.values
         rows = (
             {
@@ -235,7 +235,7 @@ class Choice:
         return data_frame(rows, "cluster")
 
     def about(self, names: Collection[str]) -> tuple[Step, ...]:
-        """Return the steps with what they say of these clusters."""
+        """Return the steps with their values for these clusters."""
         requirements, remaining = frozenset(names), tuple[str, ...]()
         last: Any = None
         results = []
@@ -249,7 +249,7 @@ class Choice:
 
     @property
     def values(self) -> dict[str, dict[str, Scalar]]:
-        """Return {cluster: {variable: value}}: what was computed for each, the later priority's where two did."""
+        """Return {cluster: {variable: value}}: the computed values of each, the later priority's where two did."""
         result: dict[str, dict[str, Scalar]] = {}
         for step in self.steps:
             for name in (*step.survivors, *step.dropped):

@@ -101,7 +101,7 @@ MAX_WORK = 5_000_000  # nodes of expressions × clusters of one decision
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step as it was written: `argument` as given, `variable` what a calc computes."""
+    """One step as it was written: `argument` as given, `variable` the one that a calc computes."""
 
     kind: str  # filter, calc, sort_ascending, sort_descending, select
     argument: str
@@ -152,12 +152,12 @@ ALWAYS = frozenset({"nodes_free", "matched.nodes"})
 
 
 def variables_read(settings: Settings) -> frozenset[str]:
-    """Name every variable that a decision by these settings may read; what is free and taken is always looked at."""
+    """Name every variable that a decision by these settings may read; free and used amounts are always read."""
     return frozenset(name for expression in _expressions(settings) for name in expression.names) | ALWAYS
 
 
 def check_work(settings: Settings, clusters: int) -> None:
-    """Refuse what would take too long: a decision holds back all who submits."""
+    """Refuse rules that would take too long: a decision delays all submits."""
     groups = [settings.groups[one.group] for one in settings.priorities if one.group]
     compared = sum(1 + len(group.patterns) for group in groups)
     work = clusters * (compared + sum(expression.size for expression in _expressions(settings)))
@@ -334,7 +334,7 @@ USUAL_NAMES = OUR_NAMES | {
 
 
 def advise(settings: Settings, options: Mapping[str, Any]) -> list[str]:
-    """Return what may not be meant, in order of the options and steps."""
+    """Return the options that may be mistakes, in order of the options and steps."""
     warnings = [
         f"constraint has no option {key!s:.60}{nearest(key, OPTIONS)}" for key in options if key not in OPTIONS
     ]
@@ -353,7 +353,7 @@ def _about_priorities(priorities: tuple[Priority, ...]) -> tuple[str, ...]:
 
 @dataclass
 class _Before:
-    """What the steps before one have made true."""
+    """Return the conditions that the steps before one have made true."""
 
     known: Known = field(default_factory=dict)
     computed: dict[str, Trend] = field(default_factory=dict)  # variable → how it goes with cost

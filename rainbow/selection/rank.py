@@ -22,7 +22,7 @@ SELECTORS = ("random", "constraint")  # whose choices can be compared
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is compared of a choice."""
+    """The values by which choices are compared."""
 
     cluster: str
     tried: int  # priorities that left nobody before the one that decided
@@ -45,7 +45,7 @@ class Standing:
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:
-        """Read what another server has said of its own."""
+        """Read the rank that another server has sent of its own choice."""
         return cls(**{**answer, "keys": tuple(answer["keys"])})
 
 

@@ -41,7 +41,7 @@ class SelectorRules:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDecision:
-    """What one decision was given, and what came of it."""
+    """The inputs of one decision, and its result."""
 
     id: str
     candidates: Sequence[Verdict]
@@ -56,7 +56,7 @@ class RecordedDecision:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job that two sets of rules place differently; None: nowhere. `step`: what drops the old one."""
+    """A job that two sets of rules place differently; None: nowhere. `step` is the one that drops the old cluster."""
 
     id: str
     old: str | None
@@ -66,7 +66,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Sum:
-    """What a computed variable sums to over the chosen clusters, and over how many jobs."""
+    """The sum of a computed variable over the chosen clusters, and over how many jobs."""
 
     total: float = 0.0
     jobs: int = 0
@@ -96,7 +96,7 @@ def redecide(recorded: RecordedDecision, rules: SelectorRules) -> Choice:
 
 
 def compare(decisions: Iterable[RecordedDecision], old: SelectorRules, new: SelectorRules) -> Comparison:
-    """Take every decision under both rules; say which jobs go elsewhere and what each calc sums to."""
+    """Take every decision under both rules; return the jobs that go elsewhere and the sum of each calc."""
     result = Comparison()
     for recorded in decisions:
         if recorded.unknown:
@@ -114,7 +114,7 @@ def compare(decisions: Iterable[RecordedDecision], old: SelectorRules, new: Sele
 
 
 def _parting(old: Choice, new: Choice) -> str:
-    """Return the first step of the new rules that drops what the old ones chose."""
+    """Return the first step of the new rules that drops the old choice."""
     dropped = (f"{step.step} {step.argument}" for step in new.steps if old.cluster not in step.survivors)
     return next(dropped, new.reason)
 
@@ -190,7 +190,7 @@ def _seed(value: Any) -> int | str:
 
 
 def seal_of(choice: Choice) -> str:
-    """Return a digest of what comes of each step, reasons left out: another choice has another one."""
+    """Return a digest of the result of each step, reasons left out: another choice has another one."""
     answer = sha256(repr((choice.cluster, choice.selector, choice.reason, choice.warnings)).encode())
     last: Any = None
     for step in choice.steps:

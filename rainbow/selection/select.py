@@ -87,7 +87,7 @@ def select(
 
 
 def _checked(choice: Any, candidates: Sequence[Verdict], selector: str) -> Choice:
-    """Return what a third party's selector chose, if it is a choice among the candidates."""
+    """Return the choice of a third party's selector, if it is among the candidates."""
     known = {None, *names_of(candidates)}
     if isinstance(choice, Choice) and choice.cluster in known:
         return choice
@@ -103,7 +103,7 @@ def check_options(selector: str, options: Mapping[str, Any]) -> Sequence[str]:
 
 
 def reads(selector: str, options: Mapping[str, Any], variable: str) -> bool:
-    """Return whether a decision may read a variable: what is dear to find out is left out where nobody asks.
+    """Return whether a decision may read a variable: expensive values are left out where no rule reads them.
 
     >>> reads("constraint", {"priorities": [{"priority": 1, "steps": [{"filter": "cost > 1"}]}]}, "state.age")
     False

@@ -1,4 +1,4 @@
-"""Executors: they start tasks for an agent. The built-in ones, by name; what one needs is imported with it."""
+"""Executors: they start tasks for an agent. The built-in ones, by name; their requirements are imported with them."""
 
 from __future__ import annotations
 

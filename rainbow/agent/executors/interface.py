@@ -30,7 +30,7 @@ class Executor(Protocol):
         """Start a run and return."""
 
     def poll(self) -> Sequence[Ended]:
-        """Return what has ended since the last call, after holding every run to its limit."""
+        """Return the runs that have ended since the last call, after holding every run to its limit."""
 
     def begun(self) -> Sequence[RunId]:
         """Return the runs that have begun since the last call; asked after `poll`, those it returned are among them.
@@ -50,7 +50,7 @@ class Executor(Protocol):
 
 @runtime_checkable
 class Suspends(Protocol):
-    """What an executor has beside, if it can hold runs in place. A run's time limit stands still meanwhile."""
+    """A further capability: holding runs in place. A run's time limit stops meanwhile."""
 
     def suspend(self, run: RunId) -> None:
         """Hold every process of a run; nothing happens if it is not running, or held already."""
@@ -61,7 +61,7 @@ class Suspends(Protocol):
 
 @runtime_checkable
 class Withdraws(Protocol):
-    """What an executor has beside, if it can take back runs that have not begun."""
+    """A further capability: taking back runs that have not begun."""
 
     def withdraw(self, run: RunId) -> None:
         """Begin to take back a run, which ends as STOPPED; nothing happens if it has begun, or begins meanwhile."""
@@ -69,7 +69,7 @@ class Withdraws(Protocol):
 
 @runtime_checkable
 class Warns(Protocol):
-    """What an executor has beside, if it can tell runs by a signal that they end soon."""
+    """A further capability: warning runs by a signal that they end soon."""
 
     def warn(self, run: RunId, name: str, grace: float) -> None:
         """Send a signal, such as USR1, and stop the run `grace` seconds later; asked twice it is the same."""
@@ -77,7 +77,7 @@ class Warns(Protocol):
 
 @runtime_checkable
 class Leased(Protocol):
-    """What an executor has beside, if its runs end by themselves when the agent's lease is over."""
+    """A further capability: runs that end by themselves when the agent's lease is over."""
 
     def renew(self, until: float, kill: float) -> None:
         """Let runs continue until then, by the clock of lease.py; they get `kill` seconds between TERM and KILL."""
@@ -85,7 +85,7 @@ class Leased(Protocol):
 
 @runtime_checkable
 class Explains(Protocol):
-    """What an executor has beside, if it knows why runs that it has started have not begun."""
+    """A further capability: explaining why started runs have not begun."""
 
     def pending(self) -> Mapping[RunId, Pending]:
         """Return why runs have not begun, as far as that is known; asked after `poll`, it waits for nothing.
@@ -96,7 +96,7 @@ class Explains(Protocol):
 
 @runtime_checkable
 class Sees(Protocol):
-    """What an executor has beside, if users of its site can hold runs in place themselves."""
+    """A further capability: reporting runs that users of the site hold in place themselves."""
 
     def held(self) -> Set[RunId]:
         """Return the runs that have begun and that their site holds now."""
@@ -104,7 +104,7 @@ class Sees(Protocol):
 
 @runtime_checkable
 class Gives(Protocol):
-    """What an executor has beside, if a resource manager decides which cores its runs get."""
+    """A further capability: a resource manager decides which cores its runs get."""
 
     def given(self) -> Mapping[RunId, Mapping[str, Mapping[str, Sequence[int]]]]:
         """Return {worker: {"core": [0, 1], "gpu": [0]}} of the runs of which that was heard since the last call."""
@@ -112,7 +112,7 @@ class Gives(Protocol):
 
 @runtime_checkable
 class Names(Protocol):
-    """What an executor has beside, if a site calls its runs by numbers of its own."""
+    """A further capability: naming runs by the site's own numbers."""
 
     def site_jobs(self) -> Mapping[RunId, SiteJob]:
         """Return how the site calls the runs of which that has changed since the last call; asked after `poll`."""
@@ -120,7 +120,7 @@ class Names(Protocol):
 
 @runtime_checkable
 class Helped(Protocol):
-    """What an executor has beside, if it cannot start anything without a program that may not be allowed here."""
+    """A further capability: checking that a program it cannot work without is allowed here."""
 
     def trouble(self) -> str:
         """Return why it cannot start anything; empty: it can."""
@@ -128,13 +128,13 @@ class Helped(Protocol):
 
 @runtime_checkable
 class Checks(Protocol):
-    """What an executor has beside, if it can ask its site whether that would take a run."""
+    """A further capability: asking its site whether that would take a run."""
 
     def check(self, question: str, run: Run) -> None:
         """Begin to ask about a run that is not to start; `question` is a name for it."""
 
     def checked(self) -> Mapping[str, Checked | None]:
-        """Return what the site has said since the last call, None: it has not answered; it waits for nothing."""
+        """Return the site's answers since the last call, None where it has not answered; it does not wait."""
 
     def waits(self) -> Mapping[int, float]:
         """Return {cores: seconds until such a job would start}, of the jobs asked about lately."""
@@ -142,10 +142,10 @@ class Checks(Protocol):
 
 @runtime_checkable
 class Writes(Protocol):
-    """What an executor has beside, if it sees what runs write while they run."""
+    """A further capability: reading the output of runs while they run."""
 
     def written(self) -> Mapping[RunId, Written]:
-        """Return the end of what runs have written, of those that have written more since the last call."""
+        """Return the latest output of runs, of those that have written more since the last call."""
 
 
 # ── what an executor asks a resource manager, and what the answers mean: nothing is started here ──
@@ -200,7 +200,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """A command, what it reads on its standard input, and how its answer is read."""
+    """A command, its standard input, and the reader of its answer."""
 
     command: tuple[str, ...]
     read: Callable[[str], T]
@@ -209,7 +209,7 @@ class Question(Generic[T]):
 
 
 class Site(Protocol):
-    """What every resource manager is asked. A row that cannot be read is left out, or among the odd lines.
+    """The questions to every resource manager. A row that cannot be read is left out, or among the odd lines.
 
     Ids are texts. What a site cannot be asked is an empty command, or no question at all.
     """
@@ -237,7 +237,7 @@ class Site(Protocol):
         """Ask the accounts of the site how all jobs ended that were there after a time."""
 
     def booted(self) -> Question[float | None]:
-        """Ask since when the controller runs: what was submitted shortly before it may not know any more."""
+        """Return the time since which the controller runs: it may not know jobs submitted shortly before."""
 
     def forgets(self, begun: bool) -> bool:
         """Return whether a job that was canceled is in no record at all: where it had not begun, in Grid Engine."""

@@ -43,7 +43,7 @@ def reload() -> Any:
 
 @config.get("/config/memory")
 def memory() -> Any:
-    """List what this server remembers between two calls, by name: how much, at most how much, and why it is true.
+    """List the tables in this server's memory by name: size, limit, and the reason it is correct.
 
     `kind` is table (values that may be forgotten at any time, with `hits` and `misses`), picture (of the store) or
     place (where the server's own work has got to). Needs the admin token.
@@ -60,7 +60,7 @@ def version() -> Any:
 
 @config.get("/audit")
 def audit() -> Any:
-    """List who asked for which change, the newest first, in pages.
+    """List changes with the caller that made them, the newest first, in pages.
 
     The administrator sees all, an owner what concerns their clusters. `since` and `until` are times as
     2030-01-31T12:00:00Z; `job` is a job's number, id or name. Kept as long as ended jobs are (`scheduler.history`).
@@ -210,7 +210,7 @@ def show_account(account: str) -> Any:
 
 @accounts.put("/accounts/<id:account>", endpoint="put")
 def put_account(account: str) -> Any:
-    """Create an account, or change what the body names of it; a user that is null leaves it. Of root: the rules."""
+    """Create an account, or change the fields of the body; a user that is null leaves it. Of root: the rules."""
     asking = who()
     return jsonify(account_verbs.put(service(), asking, account, read_mapping("Account")))
 
@@ -224,13 +224,13 @@ def delete_account(account: str) -> Any:
 
 @accounts.get("/qos", endpoint="qos")
 def list_qos() -> Any:
-    """List the qualities of service: priority, limits, exemptions, who may use them, and what they preempt."""
+    """List the qualities of service: priority, limits, exemptions, users, and preempted ones."""
     return jsonify(qos=account_verbs.list_qos(service(), who()))
 
 
 @accounts.put("/qos/<id:qos>", endpoint="put_qos")
 def put_qos(qos: str) -> Any:
-    """Create a quality of service, or change what the body names of it."""
+    """Create a quality of service, or change the fields of the body."""
     asking = who()
     return jsonify(account_verbs.put_qos(service(), asking, qos, read_mapping("Qos")))
 
@@ -244,7 +244,7 @@ def delete_qos(qos: str) -> Any:
 
 @accounts.get("/usage")
 def usage() -> Any:
-    """Sum what tasks used by account, user, cluster or day, in hours of each type; with csv=true as CSV."""
+    """Sum usage by account, user, cluster or day, in hours of each type; with csv=true as CSV."""
     arguments, as_csv = request.args, flag("csv")
     result = account_verbs.usage(
         service(), who(), arguments.get("by"), arguments.get("since"), arguments.get("until")

@@ -44,7 +44,7 @@ def listing_nodes() -> Any:
 
 @nodes.get("/summary")
 def summary() -> Any:
-    """Count what all clusters have; name those that need their operator first, and why."""
+    """Count the workers and jobs of all clusters; name those that need their operator first, and why."""
     top = count_in_query("top", 40, forecasts.MOST_JOBS, least=0)
     return jsonify(fleet.written(fleet.summary(service(), who(), top)))
 
@@ -237,7 +237,7 @@ def put_state(name: str) -> Any:
 
 @clusters.get("/<name>/state")
 def state(name: str) -> Any:
-    """Show the state as reported, and less what is booked."""
+    """Show the state as reported, and less the bookings."""
     answer = registration.state(service(), who(), name)
     # a state's own variables are never taken for times, whatever they are called
     return jsonify({**answer, **timed({"reported_at": answer["reported_at"]})})
@@ -327,7 +327,7 @@ def worker(name: str, worker: str) -> Any:
 
 @clusters.get("/<name>/bars")
 def bars(name: str) -> Any:
-    """Return what ran, runs and is planned in a window of time, as columns: a bar for each task and worker.
+    """Return past, running and planned tasks in a window of time, as columns: a bar for each task and worker.
 
     Times are seconds since 1970. `kind`: 0 completed, 1 failed, 2 it still runs. By default an hour back and ahead.
     """
@@ -362,7 +362,7 @@ def forecast(name: str) -> Any:
 
 @clusters.get("/<name>/forecast/accuracy")
 def accuracy(name: str) -> Any:
-    """Compare past forecasts with what happened: `count`, `bias`, `factor_2`, `covered`."""
+    """Compare past forecasts with the actual starts: `count`, `bias`, `factor_2`, `covered`."""
     return jsonify(forecasts.accuracy(service(), who(), name))
 
 
@@ -416,7 +416,7 @@ def list_reservations(name: str) -> Any:
 
 @reservations.get("/<reservation_id>", endpoint="show")
 def show_reservation(name: str, reservation_id: str) -> Any:
-    """Show a reservation; to those who may end it, with what is in its way now."""
+    """Show a reservation; to its owners with the jobs that are in its way now."""
     return jsonify(service_reservations.show(service(), who(), name, reservation_id))
 
 

@@ -1,4 +1,4 @@
-"""`rainbow history`, `rainbow nodes` and `rainbow top`: what sacct and sinfo show, and what takes most now."""
+"""`rainbow history`, `rainbow nodes` and `rainbow top`: the lists of sacct and sinfo, and the largest jobs now."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ SPARE = ("End", "NNodes", "User", "JobName")  # at 80 columns the first two are 
 @click.option("--elements", is_flag=True, help="Show a line for every task: JOB_1, JOB_2 of an array; with --job.")
 @click.option("-S", "--since", "--starttime", "since", callback=point_in_time, help="Show only jobs not ended then.")
 @click.option("-E", "--until", "--endtime", "until", callback=point_in_time, help="Show jobs submitted until then.")
-@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
+@click.option("-u", "--user", "--requestor", "requestor", help="Show only jobs of this user.")
 @click.option("--cluster", help="Show only jobs of this cluster.")
 @click.option("-s", "--state", "states", metavar="STATE[,STATE]", help="Show only these states of sacct.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
@@ -243,7 +243,7 @@ BUSY = ("JobID", "Name", "Cluster", "User", "State", "Elapsed", "Nodes", "Reason
     "-d", "--delay", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between looks."
 )
 @click.option("-n", "--count", type=click.IntRange(1), help="Number of looks; on a terminal without end, else 1.")
-@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
+@click.option("-u", "--user", "--requestor", "requestor", help="Show only jobs of this user.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of jobs.")
 @with_tokens
 def top(client: Client, delay: float, count: int | None, requestor: str | None, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""One of Slurm's commands over Rainbow: its words go to the server, and what comes back is printed.
+"""One of Slurm's commands over Rainbow: its words go to the server, and the answer is printed.
 
 `rainbow slurm-shims` writes this file, and links to it that are named as the commands; a link's name says which one
 it is. It needs Python 3.6 and nothing of Rainbow. Steps of a job (srun) are started here.

@@ -43,7 +43,7 @@ def fleet() -> Any:
 
 
 def _tile(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Return what a tile shows: name, address, its class, and the same in words. There may be thousands."""
+    """Return a tile: name, address, its class, and the same in words. There may be thousands."""
     away = {"unattended": "off", "drained": "away", "deleting": "away"}
     look = "err" if one["fault"] else away.get(one["state"]) or f"u{occupancy.tenths(one['busy'])}"
     waits = f", {count(one['waiting'])} waiting" if one["waiting"] else ""
@@ -70,7 +70,7 @@ def clusters() -> Any:
 @guarded
 @shared
 def accounts() -> Any:
-    """Show the tree of accounts and users: shares, what part of them is used, and who comes first."""
+    """Show the tree of accounts and users: shares, the used part of each, and the order that follows."""
     rows = [row for one in administration.listing(service(), who())["accounts"] for row in _branch(one)]
     return render("accounts.html", here="accounts", rows=rows[:BRANCHES], more=len(rows) > BRANCHES, count=len(rows))
 
@@ -193,7 +193,7 @@ _PARTS = {
 @guarded
 @shared
 def cluster_map(name: str) -> Any:
-    """Return what the map of nodes draws."""
+    """Return the data of the map of nodes."""
     answer = jsonify(occupancy.occupancy(service(), who(), name))
     answer.add_etag()
     answer.headers["Cache-Control"] = "private, no-cache"
@@ -204,7 +204,7 @@ def cluster_map(name: str) -> Any:
 @guarded
 @shared
 def cluster_bars(name: str) -> Any:
-    """Return what the timeline draws."""
+    """Return the data of the timeline."""
     hours, now = _number("hours", 1, 24 * 7) or 1, service().clock()
     reported = occupancy.bars(service(), who(), name, now - 3600 * hours, now + 900 * hours, 10_000)
     reported["users"], reported["lanes"] = ([clean(one, 60) for one in reported[key]] for key in ("users", "lanes"))
@@ -222,7 +222,7 @@ def cluster_bars(name: str) -> Any:
 @page.get("/clusters/<name>/drain")
 @guarded
 def preview(name: str) -> Any:
-    """Show what putting workers away would do, before it is done."""
+    """Show the effect of taking workers away, before it is done."""
     verb, text = request.args.get("verb", "drain"), request.args.get("workers", "").strip()
     if not _owns(name):
         raise Forbidden(f"the secret of cluster {name[:100]} is required")

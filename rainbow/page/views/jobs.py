@@ -33,7 +33,7 @@ Document = Mapping[str, Any]
 
 
 def asked() -> dict[str, str]:
-    """Return what the address asks for, without what it leaves open."""
+    """Return the filters of the address, without the empty ones."""
     return {key: value for key in FILTERS if (value := request.args.get(key, "").strip())}
 
 
@@ -89,7 +89,7 @@ def _searched(search: str) -> dict[str, str]:
 @guarded
 @shared
 def job(job_id: str) -> Any:
-    """Show one job: which clusters can run it, which is best, when and where, what it prints."""
+    """Show one job: the clusters that can run it, the best of them, its start and place, its output."""
     whole = names.whole_id(service(), who(), job_id)
     after = request.args.get("after", "")
     begin = int(after[:9]) if after.isdecimal() else None
@@ -107,7 +107,7 @@ def job(job_id: str) -> Any:
 
 
 def _squares(whole: str, shown: Document) -> list[dict[str, Any]]:
-    """Return the elements of an array to be drawn, each with where it is in the drawing and what it is called."""
+    """Return the elements of an array to be drawn, each with its place in the drawing and its label."""
     if "array" not in shown or sum(shown["counts"].values()) > MOST_SQUARES:
         return []
     tasks = job_queries.show(service(), who(), whole, None, MOST_SQUARES)["tasks"]
@@ -170,7 +170,7 @@ def change(job_id: str, verb: str) -> Any:
 @page.post("/ui/jobs")
 @guarded
 def change_many() -> Any:
-    """Do the same to all jobs that were selected; what one of them refuses is shown at the end."""
+    """Do the same to all selected jobs; refusals are shown at the end."""
     verb, ids = request.form.get("verb", ""), request.form.getlist("job")[:MOST_TOGETHER]
     if verb not in VERBS:
         raise RequestError(f"the verb must be one of {', '.join(VERBS)}", pointer="/verb")

@@ -55,7 +55,7 @@ def _waited(here: Service, parts: Iterator[str | Pause]) -> Iterator[str]:
 
 
 def _told(here: Service, cookie: str, stamp: str) -> Iterator[str | Pause]:
-    """Yield what changes; everything at once if there has been news since the page with this stamp was made."""
+    """Yield changes; everything at once if there has been news since the page with this stamp was made."""
     first, seen = sessions.find(here, cookie, notes=False), here.news.version()
     who = first.caller if first else None
     yield "retry: 3000\n\n" if stamp == here.news.stamp() else 'retry: 3000\n\nevent: changed\ndata: ["*"]\n\n'

@@ -1,4 +1,4 @@
-"""Before anything is done: where a jobspec would run, and what other priorities would have chosen."""
+"""Trials: the cluster on which a jobspec would run, and the choice by other priorities."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _when(text: str) -> dict[str, Mapping[str, Any]]:
 @page.post("/ui/submit")
 @guarded
 def submitted() -> Any:
-    """Submit what was tried, and show the job."""
+    """Submit the jobspec of a trial, and show the job."""
     text = request.form.get("jobspec", "").replace("\r\n", "\n")
     placed, _ = placement.submit(service(), who(), _submission(text))
     return redirect(f"/jobs/{placed['id']}", 303)
