@@ -83,7 +83,7 @@ def _accounts(identity: str, users: Path | None) -> Iterator[Row]:
         except RainbowError as fault:
             yield "accounts", ERROR, str(fault)
             return
-        yield from _mapped(known) if identity in MAPPED else [("accounts", OK, f"{len(known)} requestors are known")]
+        yield from _mapped(known) if identity in MAPPED else [("accounts", OK, f"{len(known)} users are known")]
     if identity == "helper" and users is not None:
         words = [*helper_words(), str(users.resolve())]
         why = Commands(words).helper_trouble()
@@ -98,7 +98,7 @@ def _mapped(known: dict[str, dict[str, object]]) -> Iterator[Row]:
             account_of(known, requestor)
         except RainbowError as fault:
             faults.append(f"{requestor}: {fault}")
-    said = "; ".join(faults[:5]) if faults else f"{len(known)} requestors have accounts here"
+    said = "; ".join(faults[:5]) if faults else f"{len(known)} users have accounts here"
     yield "accounts", ERROR if faults else OK, said
 
 

@@ -20,7 +20,7 @@ group_option = click.option(
     "--group",
     "keys",
     metavar="KEYS",
-    help="What makes runs alike: name, requestor, parameter.KEY. Default: name,requestor,parameter.package.",
+    help="Keys of like runs: `name`, `requestor`, `parameter.KEY`. Default: `name,requestor,parameter.package`.",
 )
 by_option = click.option(
     "--by", metavar="VARIABLE", help="One of the cluster's state, or parameter.KEY. Default: memory_per_node."

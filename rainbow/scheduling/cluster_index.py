@@ -54,7 +54,7 @@ def facts(census: ClusterIndex) -> dict[str, Any]:
 
 
 def _word(state: WorkerState) -> str:
-    return "waiting for an agent" if state is WorkerState.NEW else state.lower()
+    return "without an agent" if state is WorkerState.NEW else state.lower()
 
 
 def _names(census: ClusterIndex, state: WorkerState, most: int) -> str:

@@ -40,14 +40,14 @@ FORECAST = {
     "eta.start": "when it would start",
     "eta.finish": "when it would end",
     "eta.total": "seconds until it would end",
-    "eta.low": "when it would end: 8 in 10 between this",
+    "eta.low": "when it would end: 80 % likely between this",
     "eta.high": "and this",
     "eta.length": "seconds it would run",
     "eta.age": "seconds since the forecast",
 }
 MODEL = {
     "model.runtime": "seconds it would run, by the line that runs like it have taught",
-    "model.low": "8 in 10 between this",
+    "model.low": "80 % likely between this",
     "model.high": "and this",
     "model.seconds_per_gb": "the slope of that line",
     "model.n": "runs that it was learned from",

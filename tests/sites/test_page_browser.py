@@ -103,7 +103,7 @@ def test_every_page_is_whole_without_javascript_and_in_print(look: Any) -> None:
 def test_newcomer_finds_why_a_jobspec_fits_nowhere(look: Any) -> None:
     with look.page() as page:
         page.goto("/fleet")
-        page.click("text=Where would it run")
+        page.click("nav >> text=Match")
         page.fill("#jobspec", (ROOT / "jobspecs" / "impossible-version.yaml").read_text())
         page.click("main button >> nth=0")
         assert "0 of 3 clusters match" in page.inner_text("main")
@@ -236,7 +236,7 @@ def test_user_signs_in_with_two_tokens_and_out(look: Any) -> None:
         two = [look.site.clusters[name]["token"] for name in ("oak", "elm")]
         chromium.sign_in(page, look.site.url, *two, acts=False)
         assert page.locator(".tiles a").count() == 2
-        assert "look only" in page.inner_text("header")
+        assert "read-only" in page.inner_text("header")
         [cookie] = page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
         assert page.evaluate("document.cookie + JSON.stringify(localStorage)") == "{}"

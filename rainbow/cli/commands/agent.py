@@ -75,12 +75,12 @@ def _only_doctor(_context: click.Context, _argument: click.Parameter, action: st
     "--identity",
     type=click.Choice(["self", "service", "root", "helper", "rest"]),
     help="With the executors slurm and gridengine: whose jobs they are. self (default): this account's, for its own "
-    "user alone; service: this account's, for everybody; root, helper, rest: those of the requestor's account.",
+    "user alone; service: this account's, for all users; root, helper, rest: those of the user's account.",
 )
 @click.option(
     "--users",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File that says which account of this site a requestor is (users.yaml).",
+    help="File that says which account of this site a user is (users.yaml).",
 )
 @click.option(
     "--max-tasks",

@@ -194,7 +194,7 @@ def show_worker(client: Client, cluster: str, name: str, output: str) -> None:
         (one["job"], one["name"], one["requestor"], one["task"], one["state"], printer.when(one["started_at"]))
         for one in result["tasks"]
     ]
-    table = printer.table(["JOB", "NAME", "REQUESTOR", "TASK", "STATE", "SINCE"], rows)
+    table = printer.table(["JOB", "NAME", "USER", "TASK", "STATE", "SINCE"], rows)
     printer.show(output, result, lambda console: console.print(printer.facts(answer), *[table] * bool(rows)))
 
 
@@ -227,7 +227,7 @@ def timeline(client: Client, cluster: str, hours: float, output: str) -> None:
     """List what ran and runs on each worker of a cluster, and what is planned, the newest first."""
     now = time.time()
     result = client.bars(cluster, now - 3600 * hours, now + 3600 * hours)
-    table = printer.table(["WORKER", "JOB", "NAME", "REQUESTOR", "WHAT", "START", "END"], _bars(result))
+    table = printer.table(["NODE", "JOB", "NAME", "USER", "WHAT", "START", "END"], _bars(result))
     lines = [
         dict(zip(("worker", "job", "name", "user", "kind", "start", "end"), one, strict=True))
         for one in _bars(result)

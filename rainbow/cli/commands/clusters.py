@@ -47,7 +47,11 @@ def cluster() -> None:
 @click.option(
     "--policy-settings", type=FILE, help="YAML or JSON file with the policy's settings, or with {policy, settings}."
 )
-@click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees; all.")
+@click.option(
+    "--visibility",
+    type=click.Choice(["all", "own"]),
+    help="Jobs that a token of some users sees: all of the cluster, or their own. Default: all.",
+)
 @click.option(
     "--save", type=click.Path(dir_okay=False, path_type=Path), help="Save the token and secret to this file."
 )
@@ -142,7 +146,7 @@ def show(client: Client, cluster: str, output: str) -> None:
     printer.show(output, result, printer.facts(_facts(result)))
 
 
-STATES = {"deleting": "being deleted", "unattended": "no agent connected"}
+STATES = {"deleting": "being deleted", "unattended": "no agent"}
 
 
 def _state(one: Mapping[str, Any]) -> str:

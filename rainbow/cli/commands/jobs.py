@@ -65,14 +65,14 @@ COLUMNS = [
     Column("Name", "NAME", lambda job: job["name"]),
     Column("State", "STATE", lambda job: job["state"]),
     Column("Cluster", "CLUSTER", lambda job: job["cluster"]),
-    Column("User", "REQUESTOR", lambda job: job["requestor"]),
+    Column("User", "USER", lambda job: job["requestor"]),
     Column("Submitted", "SUBMITTED", lambda job: printer.when(job["submitted_at"])),
     Column("Elapsed", "ELAPSED", lambda job: clock(lasting(job, time.time()))),
     Column("Nodes", "NODES", _nodes),
     Column("Tasks", "TASKS", progress),
     Column("Site", "SITE", lambda job: site_of(job, (job.get("summary") or {}).get("site"))),
     Column("ID", "ID", lambda job: job["id"]),
-    Column("Reason", "WAITS BECAUSE, OR RUNS", _waits_or_runs),
+    Column("Reason", "REASON OR NODES", _waits_or_runs),
     Column("Expected", "EXPECTED", lambda job: expected(job.get("eta"), time.time()) or None),
 ]
 SHOWN_TASKS = 10  # of a job in a table, unless more are asked for
@@ -88,7 +88,7 @@ SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reaso
     help="Show only jobs in this state. Default: all that have not ended.",
 )
 @click.option("-a", "--all", "every", is_flag=True, help="Include jobs that have ended.")
-@click.option("-u", "--requestor", "--user", "requestor", help="Show only jobs of this requestor.")
+@click.option("-u", "--user", "--requestor", "requestor", help="Show only jobs of this user.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
 @list_options(COLUMNS, SHOWN)

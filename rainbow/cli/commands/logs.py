@@ -101,7 +101,12 @@ def _line_starts(text: str) -> Iterator[int]:
 @click.command(cls=JobCommand)
 @job_and_cluster_options
 @click.option("-J", "--name", "--job-name", "name", help="Name of the job.")
-@click.option("--requestor", help="User the job is for; your login by default, where the token allows it.")
+@click.option(
+    "--user",
+    "--requestor",
+    "requestor",
+    help="User the job is for; your login by default, where the token allows it.",
+)
 @click.option("--queue", is_flag=True, help="Wait for a cluster where some match and none takes the job now.")
 @with_tokens
 def run(

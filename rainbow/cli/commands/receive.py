@@ -66,7 +66,7 @@ def receive(
     for job_id in sorted({job_of(stop["id"]) for stop in received["stop"]}):
         click.echo(f"job {job_id} was canceled; stop it, then run `rainbow report --stopped {job_id}`", err=True)
     rows = [(job["id"], job["name"], job["requestor"], len(job["tasks"])) for job in results]
-    titles = ["JOB", "NAME", "REQUESTOR", "TASKS"]
+    titles = ["JOB", "NAME", "USER", "TASKS"]
     printer.show(output, results, printer.table(titles, rows))
 
 

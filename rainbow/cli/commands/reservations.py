@@ -45,12 +45,17 @@ def reserve() -> None:
     callback=some_duration,
     help="Duration: seconds, or 10m, 2h, 1d, HH:MM:SS.",
 )
-@click.option("--requestor", help="Owner of the reservation; your login by default, where the token allows it.")
+@click.option(
+    "--user",
+    "--requestor",
+    "requestor",
+    help="Owner of the reservation; your login by default, where the token allows it.",
+)
 @click.option(
     "--for",
     "requestors",
     multiple=True,
-    help="Requestor who may also use the reservation; * for everyone. Repeatable.",
+    help="User who may also use the reservation; * for everyone. Repeatable.",
 )
 @click.option("--name", help="Name of the reservation.")
 @printer.output_option
@@ -129,7 +134,7 @@ def maintenance(client: Client, cluster: str, workers: str, output: str, **optio
 def list_reservations(client: Client, cluster: str, over: bool, output: str) -> None:
     """List the reservations of a cluster that you may see."""
     results = client.reservations(cluster, over=over)
-    titles = ["ID", "NAME", "STATE", "REQUESTOR", "FOR", "START", "END", "KEEPS"]
+    titles = ["ID", "NAME", "STATE", "USER", "FOR", "START", "END", "KEEPS"]
     table = printer.table(titles, map(_row, results))
     printer.show(output, results, table)
 

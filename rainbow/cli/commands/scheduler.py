@@ -121,14 +121,14 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
     callback=_pairs,
     help="Classes with their load percentages; replaces the whole list.",
 )
-@click.option("--default-class", help="Class for requestors that match no expression.")
+@click.option("--default-class", help="Class for users that match no expression.")
 @click.option(
     "--requestor",
     "requestors",
     multiple=True,
     metavar="EXPRESSION=CLASS",
     callback=_pairs,
-    help="Requestor expressions in order of evaluation; replaces the whole list.",
+    help="User expressions in order of evaluation; replaces the whole list.",
 )
 @click.option(
     "--unit",
@@ -140,24 +140,26 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option(
     "--rebalance-threshold",
     type=click.FloatRange(min=0),
-    help="Rebalance when the entitlement spread exceeds this many percentage points; 0 disables rebalancing.",
+    help="Rebalance when the imbalance exceeds this many percentage points; 0 disables rebalancing.",
 )
 @click.option(
     "--rebalance-minimum-duration",
     type=click.FloatRange(min=0),
-    help="Minutes the spread must exceed the threshold before rebalancing.",
+    help="Minutes the imbalance must exceed the threshold before rebalancing.",
 )
-@click.option("--visibility", type=click.Choice(["all", "own"]), help="Whose jobs a requestor's token sees.")
+@click.option(
+    "--visibility",
+    type=click.Choice(["all", "own"]),
+    help="Jobs that a token of some users sees: all of the cluster, or their own.",
+)
 @click.option(
     "--throttle",
     type=LIMIT,
     help="Maximum number of waiting and running tasks; 0 rejects all jobs, -1 means no limit.",
 )
+@click.option("--max-requestors", type=LIMIT, help="Maximum number of users with active jobs; -1 means no limit.")
 @click.option(
-    "--max-requestors", type=LIMIT, help="Maximum number of requestors with active jobs; -1 means no limit."
-)
-@click.option(
-    "--max-jobs-per-requestor", type=LIMIT, help="Maximum number of active jobs per requestor; -1 means no limit."
+    "--max-jobs-per-requestor", type=LIMIT, help="Maximum number of active jobs per user; -1 means no limit."
 )
 @click.option("--max-waiting-tasks", type=LIMIT, help="Maximum number of waiting tasks; -1 means no limit.")
 @click.option("--max-retries", type=COUNT, help="Number of times a failed or timed-out task is retried.")
@@ -182,7 +184,7 @@ LIMITS += ["max_reservations_per_requestor", "reservation_days"]
 @click.option(
     "--max-reservations-per-requestor",
     type=LIMIT,
-    help="Maximum number of advance reservations per requestor; -1 means no limit.",
+    help="Maximum number of advance reservations per user; -1 means no limit.",
 )
 @click.option("--reservation-days", type=COUNT, help="Maximum length of a reservation in days; 0 means no limit.")
 @click.option(

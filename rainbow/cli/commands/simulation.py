@@ -401,9 +401,7 @@ def _draw_comparison(console: Console, comparison: Comparison, shown: Mapping[st
     console.print(printer.table(["FIGURE", "OLD", "NEW", "NEW/OLD [95 %]", ""], rows))
     moved = sorted(comparison.moved.items(), key=lambda one: -sum(one[1]))[:10]
     if moved:
-        console.print(
-            printer.table(["REQUESTOR", "LATER", "EARLIER"], [[name or "-", *counts] for name, counts in moved])
-        )
+        console.print(printer.table(["USER", "LATER", "EARLIER"], [[name or "-", *counts] for name, counts in moved]))
     windows = some(comparison.windows, "window")
     console.print(f"{some(comparison.jobs, 'job')} counted in {windows}, after the first tenth of each")
     console.print("later and earlier: ends that differ by over 10 minutes and 10 % of the old response")

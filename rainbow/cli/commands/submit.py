@@ -112,7 +112,12 @@ def selector_given(name: str | None, options: Path | None) -> dict[str, Any] | N
 @click.command(cls=JobCommand)
 @clusters_and_selector
 @click.option("-J", "--name", "--job-name", "name", help="Name of the job; that of its program by default.")
-@click.option("--requestor", help="User the job is for; your login by default, where the token allows it.")
+@click.option(
+    "--user",
+    "--requestor",
+    "requestor",
+    help="User the job is for; your login by default, where the token allows it.",
+)
 @click.option(
     "--basis",
     help="Work item this job is a version of; submitting a new --tag cancels your active jobs with older tags.",

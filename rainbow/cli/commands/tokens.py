@@ -25,13 +25,14 @@ def token() -> None:
 @token.command()
 @click.option("--cluster", "clusters", multiple=True, help="Cluster the token may submit to. Repeatable.")
 @click.option(
+    "--user",
     "--requestor",
     "requestors",
     multiple=True,
-    help="Requestor the token may submit for. Repeatable. Default: any requestor.",
+    help="User the token may submit for. Repeatable. Default: any user.",
 )
 @click.option(
-    "--account", "accounts", multiple=True, help="Account that may pay. Repeatable. Default: any of the requestor."
+    "--account", "accounts", multiple=True, help="Account that may pay. Repeatable. Default: any of the user."
 )
 @click.option("--expires", callback=moment, help="Expiry time, as 2030-01-31T12:00:00Z, or local without Z.")
 @click.option("--name", help="Description of the token.")
@@ -62,7 +63,7 @@ def mint(
 def list_tokens(client: Client, output: str) -> None:
     """List the tokens and secrets of your clusters."""
     result = client.tokens()
-    titles = ["ID", "KIND", "NAME", "EXPIRES", "REVOKED", "REQUESTORS", "CLUSTERS"]
+    titles = ["ID", "KIND", "NAME", "EXPIRES", "REVOKED", "USERS", "CLUSTERS"]
     table = printer.table(titles, map(_row, result))
     printer.show(output, result, table)
 

@@ -120,7 +120,7 @@ def _where(older_than: str | None, **filters: Any) -> dict[str, Any]:
 
 def _listed(rows: Sequence[Document]) -> Any:
     cells = [[row["number"], row["name"], row["state"], row["cluster"], row["requestor"]] for row in rows]
-    return printer.table(["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR"], cells)
+    return printer.table(["JOB", "NAME", "STATE", "CLUSTER", "USER"], cells)
 
 
 def _refused(document: Document) -> Exit:

@@ -167,10 +167,10 @@ def is_over(time: str | None, now: float) -> bool:
 
 
 def band(eta: Document, now: float) -> str:
-    """Say where 8 in 10 lie, or why that is not known."""
+    """Return the band in which 8 of 10 forecasts lie, or the reason for none."""
     if eta["low"] is None:
         return str(eta.get("text") or "no band")
-    return f"8 in 10 between {moment(eta['low'], now)} and {moment(eta['high'], now)}"
+    return f"80 % likely between {moment(eta['low'], now)} and {moment(eta['high'], now)}"
 
 
 NEAR = 600.0  # seconds

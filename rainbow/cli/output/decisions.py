@@ -22,7 +22,7 @@ def draw_decision(console: Console, decision: Document) -> None:
     computed = selection.get("values") or {}
     candidates = decision.get("candidates") or []
     if candidates:
-        titles = ["CANDIDATE", "FITS", "TAKES", "COMPUTED", "RANK", ""]
+        titles = ["CLUSTER", "FITS", "ONE COPY TAKES", "VALUE", "CHOSEN", ""]
         console.print(table(titles, _rows(candidates, computed, selection), wraps=True))
     draw_refusals(console, decision.get("refusals") or [])
     draw_refusals(console, decision.get("undecided") or [], "UNDECIDED")

@@ -98,7 +98,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise fail(f"one of the classes: {', '.join(classes)}", "/default_class")
     if not classes[default]:
         raise PolicyError(
-            "the default class needs a percent greater than 0, because unmatched requestors run there",
+            "the default class needs a percent greater than 0, because unmatched users run there",
             pointer="/default_class",
         )
     if len(checked["unit"]) > LONGEST_UNIT:

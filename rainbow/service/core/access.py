@@ -215,4 +215,4 @@ def requestor_of(query: str | None, allowed: list[str] | None, login: str | None
 
 def not_for(requestor: str | None) -> Forbidden:
     """Return what is raised where a token that names requestors is used for another."""
-    return Forbidden(f"this token does not allow requestor {requestor}")
+    return Forbidden(f"this token does not allow user {requestor}")

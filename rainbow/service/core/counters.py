@@ -75,7 +75,7 @@ METRICS = {  # name → kind, labels, meaning
     "rainbow_forecast_covered_total": (
         "counter",
         "band",
-        "Jobs that started inside, before or after the band of their first forecast (8 in 10 are to be inside)",
+        "Jobs that started inside, before or after the band of their first forecast (80 % are to be inside)",
     ),
     "rainbow_promises_broken_total": ("counter", "why", "Promised starts that were not kept, by reason"),
     "rainbow_store_seconds": (

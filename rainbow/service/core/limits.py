@@ -45,8 +45,8 @@ SCHEMA: dict[str, tuple[Any, Check]] = {
     "replace": (None, optional(record(REPLACE))),  # null: jobs stay where they are
 }
 WORDS = {
-    "max_requestors": "requestors with active jobs",
-    "max_jobs_per_requestor": "active jobs of one requestor",
+    "max_requestors": "users with active jobs",
+    "max_jobs_per_requestor": "active jobs of one user",
     "max_waiting_tasks": "tasks waiting",
     "throttle": "tasks waiting and running",
 }

@@ -201,8 +201,8 @@ class Limits:
     vertices: int = 2_000_000  # of one cluster with its subsystems
     edges: int = 8_000_000
     batch: int = 1_000  # jobs in one request
-    unplaced: int = 1_000  # jobs of one requestor that wait for a cluster, 0: no limit
-    live: int = 0  # live jobs of one requestor at one cluster, 0: no limit
+    unplaced: int = 1_000  # jobs of one user that wait for a cluster, 0: no limit
+    live: int = 0  # live jobs of one user at one cluster, 0: no limit
     rate: float = 0.0  # requests a second from one caller, 0: no limit
     burst: int = 100  # requests a caller may send at once before the rate counts
     streams: int = 4  # event streams of one caller

@@ -113,7 +113,7 @@ OF_CLASS = {
     "unused": "Units a class is entitled to and does not hold.",
 }
 OF_CLUSTER = {
-    "spread": "Delta entitlement spread in percent points.",
+    "spread": "Imbalance of shares (delta entitlement spread) in percent points.",
     "units": "Units of all ready workers.",
     "idle": "Units that are free.",
 }

@@ -72,7 +72,7 @@ def test_a_new_cluster_begins_with_the_limits_its_server_is_configured_with(data
     for name in [f"r{k}" for k in range(10)]:
         api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": name}, oak.token)
     answer = api.problem(429, "too-many", "POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)
-    assert "has 10 of at most 10 requestors with active jobs" in answer["detail"]
+    assert "has 10 of at most 10 users with active jobs" in answer["detail"]
     assert "rainbow scheduler set oak --max-requestors N" in answer["detail"]
     api.good("PATCH", "/v1/clusters/oak/scheduler", {"limits": {"max_requestors": 11}}, oak.secret)
     api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "r10"}, oak.token)

@@ -124,7 +124,7 @@ def test_token_that_names_requestors_sees_the_jobs_of_others_and_changes_its_own
     changes = (("POST", ":suspend"), ("POST", ":resume"), ("DELETE", ""))
     for method, path in changes:
         answer = api.problem(403, "forbidden", method, f"/v1/jobs/{job}{path}", None, alice)
-        assert answer["detail"] == "this token does not allow requestor bob"
+        assert answer["detail"] == "this token does not allow user bob"
     assert api.good("GET", f"/v1/jobs/{job}", None, alice)["state"] == "WAITING"
     for allowed in ((alice, bob), (oak.token,), (oak.secret,), (alice, oak.secret), (ADMIN,), (bob,)):
         job = api.good("POST", "/v1/jobs", {"jobspec": jobspec(), "requestor": "bob"}, oak.token)["id"]

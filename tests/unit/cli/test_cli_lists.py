@@ -80,7 +80,7 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
         "NAME",
         "STATE",
         "CLUSTER",
-        "REQUESTOR",
+        "USER",
         "ELAPSED",
         "NODES",
         "WAITS BECAUSE, OR RUNS",

@@ -20,7 +20,7 @@ __all__ = ["server", "shell"]  # fixtures
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"
 ID = "0123456789abcdef01234567"
 WHY = "no worker of the cluster is ready and what runs there ends no sooner than tomorrow"
-TITLES = ["JOB", "NAME", "STATE", "CLUSTER", "REQUESTOR", "SUBMITTED", "REASON"]
+TITLES = ["JOB", "NAME", "STATE", "CLUSTER", "USER", "SUBMITTED", "REASON"]
 ROWS = [
     [ID, "a name of some length", "WAITING", "willow", "annabelle-the-requestor", "2026-11-21 15:28:01", WHY],
     [ID, None, "RUNNING", "oak", "ann", "2026-11-21 15:28:01", ""],

@@ -25,7 +25,7 @@ SAID = [
     ((W.READY,) * 3, ""),
     ((DRAINING,) * 4, "all 4 workers are draining (node0, node1, node2, node3)"),
     ((LOST,), "the only worker is lost (node0)"),
-    ((NEW,) * 6, "all 6 workers are waiting for an agent (node0, node1, node2, node3, node4, …)"),
+    ((NEW,) * 6, "all 6 workers are without an agent (node0, node1, node2, node3, node4, …)"),
     (
         (OFFLINE, LOST, OFFLINE, LOST),
         "2 of 4 workers are offline (node0, node2), 2 lost (node1, node3)",
