@@ -83,7 +83,7 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
         "USER",
         "ELAPSED",
         "NODES",
-        "WAITS BECAUSE, OR RUNS",
+        "REASON OR NODES",
     ]
     assert waits[:3] == [worked["waits"], "waits", "WAITING"]
     assert waits[-1] == f"waits for job {worked['runs id']} to complete"
