@@ -58,6 +58,7 @@ from rainbow.service.queries.fleet import follow
 from rainbow.service.scheduler.loop import Loop
 from rainbow.standard_streams import keep_working_without_log
 from rainbow.store import file_of
+from rainbow.store.migrations.upgrade import leave_newer
 
 
 class _Id(BaseConverter):
@@ -422,6 +423,7 @@ def start(service: Service, config: str | None, settings: Settings, *, scheduler
 
 def _each_second(service: Service) -> None:
     leave()
+    leave_newer(service.store.engine)
     store_signs(service)
 
 

@@ -18,7 +18,7 @@ from rainbow.errors import ConfigError, Conflict
 from rainbow.store import workers  # noqa: F401 - its table is among those of `metadata`
 from rainbow.store.accounts import tables  # noqa: F401 - so are these
 from rainbow.store.engine import Store, file_of, open_store
-from rainbow.store.migrations.upgrade import is_current
+from rainbow.store.migrations.upgrade import is_as_here
 from rainbow.store.names import numbers
 from rainbow.store.schema import metadata
 
@@ -33,10 +33,10 @@ def backup(store: Store, file: Path) -> None:
     try:
         if store.engine.dialect.name == "sqlite":
             _copy_file(str(store.engine.url.database), draft)
-        elif is_current(store.engine):
+        elif is_as_here(store.engine):
             _copy_rows(store, draft)
         else:
-            raise Conflict("the tables are of an older version of rainbow: back up with that, or upgrade them first")
+            raise Conflict("the tables are of another version of rainbow: back up with that, or upgrade them first")
         _to_disk(draft)
         draft.replace(file)
     finally:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from rainbow.errors import ConfigError
+from rainbow.errors import ConfigError, Unavailable
 
 POOL_SIZE = 20
 OVERFLOW = 60
@@ -54,6 +54,15 @@ def engine(url: sa.URL) -> sa.Engine:
     sa.event.listen(made, "checkout", partial(_ask, made))
     sa.event.listen(made, "handle_error", _give_up)
     return made
+
+
+def refuse_all(engine: sa.Engine, reason: str) -> None:
+    """Give no connection any more: each who wants one is told why."""
+
+    def refuse(*_: object) -> None:
+        raise Unavailable(reason, retry_after=10)
+
+    sa.event.listen(engine, "checkout", refuse)
 
 
 def _give_up(context: sa.engine.ExceptionContext) -> None:

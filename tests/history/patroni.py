@@ -49,10 +49,11 @@ class Patroni:
 
     def limit_files(self, most: str) -> None:
         """Let no file of the leader grow beyond this, nor of its processes to come."""
-        for folder in (self.folder / "db1", self.folder / "db2"):
-            if (folder / "data" / "standby.signal").exists():
+        for data in (self.folder / "db1" / "data", self.folder / "db2" / "data"):
+            pid = int((data / "postmaster.pid").read_text().split()[0])
+            if pid < 0 or (data / "standby.signal").exists():  # below 0: a recovery that Patroni makes by hand
                 continue
-            parent = psutil.Process(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
+            parent = psutil.Process(pid)
             for process in [parent, *parent.children(recursive=True)]:
                 limit = ["prlimit", f"--pid={process.pid}", f"--fsize={most}:"]
                 subprocess.run(limit, user="postgres", capture_output=True, check=False)  # it may just have ended

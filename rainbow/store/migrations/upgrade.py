@@ -2,6 +2,10 @@
 
 All migrations that a database lacks are one transaction: they are all done or, after an error, none is. Processes
 that start at the same time on one database upgrade it in turn: a process that waited looks again.
+
+Servers of two versions work beside each other while an operator upgrades them one by one. Tables say in
+`alembic_version.compatible_from` which servers they are compatible with; a server of before that bears newer tables
+leaves them as they are.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from rainbow.store import postgresql, sqlite
 if TYPE_CHECKING:
     from alembic.config import Config
 
+COMPATIBLE_FROM = "0035"  # the last migration of the oldest server that works with the tables as they are made here
 MIGRATIONS = Path(__file__).parent
 STATEMENT_FAULTS = (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.DataError, sa.exc.NoSuchTableError)
 TABLE = re.compile(r"\b(?:INTO|TABLE|UPDATE|FROM)\s+\"?(?:_alembic_tmp_)?(\w+)", re.IGNORECASE)
@@ -37,7 +42,7 @@ def upgrade(engine: sa.Engine) -> None:
             if not on_sqlite:
                 postgresql.take_upgrade_turn(connection)
             before = _revision(connection)
-            if _is_newest(before):  # another process has done it meanwhile
+            if _is_usable(connection, before):  # another process has done it meanwhile
                 return
             config = configuration(connection)
             try:
@@ -47,12 +52,27 @@ def upgrade(engine: sa.Engine) -> None:
                     last = [before or "", *config.attributes["applied"]][-1]
                     raise ConfigError(_failure(error, last)) from error
                 raise
+            connection.execute(sa.text("UPDATE alembic_version SET compatible_from = :it"), {"it": COMPATIBLE_FROM})
 
 
 def is_current(engine: sa.Engine) -> bool:
-    """Return whether the database has had every migration; ConfigError if it has had more than there are here."""
+    """Return whether the database needs no migration; ConfigError if its tables are too new to be used."""
     with engine.begin() as connection:
-        return _is_newest(_revision(connection))
+        return _is_usable(connection, _revision(connection))
+
+
+def is_as_here(engine: sa.Engine) -> bool:
+    """Return whether the tables are those of this version, neither older nor newer."""
+    with engine.begin() as connection:
+        return _revision(connection) == newest()
+
+
+def leave_newer(engine: sa.Engine) -> None:
+    """Use the database no more, with words to each who asks, if another process has made tables that are too new."""
+    try:
+        is_current(engine)
+    except ConfigError as fault:
+        postgresql.refuse_all(engine, f"{fault}; restart this server with that version")
 
 
 def newest() -> str:
@@ -83,12 +103,15 @@ def _revision(connection: sa.Connection) -> str | None:
     return revision
 
 
-def _is_newest(revision: str | None) -> bool:
+def _is_usable(connection: sa.Connection, revision: str | None) -> bool:
     last = newest()
-    if revision and revision > last:
+    if revision is None or revision <= last:
+        return revision == last
+    compatible_from = connection.scalar(sa.text("SELECT compatible_from FROM alembic_version"))
+    if compatible_from is None or compatible_from > last:
         reason = f"the database is of a newer version of rainbow (its tables are {revision}, known here are {last})"
         raise ConfigError(f"{reason}; install that version, or restore a backup from before into an empty database")
-    return revision == last
+    return True
 
 
 def _is_fault_of_statement(error: sa.exc.SQLAlchemyError) -> bool:

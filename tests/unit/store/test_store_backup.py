@@ -120,7 +120,7 @@ def test_a_store_of_a_newer_version_is_named_so(tmp_path: Path) -> None:
     file = tmp_path / "r.db"
     open_store(str(file)).close()
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.execute("UPDATE alembic_version SET version_num = '9999', compatible_from = '9999'")
     for opening in (lambda: open_store(str(file)), lambda: restore(file, str(tmp_path / "other.db"))):
         with pytest.raises(ConfigError, match="is of a newer version of rainbow"):
             opening()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +17,12 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from rainbow.errors import ConfigError
+from rainbow.errors import ConfigError, Unavailable
 from rainbow.store import open_store, sqlite
 from rainbow.store.engine import open_engine
-from rainbow.store.migrations.upgrade import MIGRATIONS, configuration, newest
+from rainbow.store.migrations.upgrade import COMPATIBLE_FROM, MIGRATIONS, configuration, leave_newer, newest
 from rainbow.store.schema import metadata
-from tests.support.stores import schema_differences
+from tests.support.stores import add_cluster, schema_differences
 
 REVISIONS = sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 KINDS = ["sqlite", "postgresql"]
@@ -195,3 +197,54 @@ def test_stored_jobs_are_numbered_the_oldest_first(new_database: Callable[[], st
         ]
         assert connection.execute(sa.select(metadata.tables["numbers"].c.next)).scalar() == 8
     store.close()
+
+
+def make_newer(url: str, compatible_from: str) -> None:
+    """Let the tables be those of a version to come."""
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE jobs ADD COLUMN to_come INTEGER DEFAULT 7 NOT NULL")
+        statement = "UPDATE alembic_version SET version_num = '9999', compatible_from = :compatible_from"
+        connection.execute(sa.text(statement), {"compatible_from": compatible_from})
+    engine.dispose()
+
+
+def test_newer_tables_that_bear_this_version_are_used_and_left_as_they_are(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    running = open_store(url)
+    make_newer(url, newest())
+    for store in (running, open_store(url)):
+        leave_newer(store.engine)
+        add_cluster(store, f"c{id(store)}", f"oak{id(store)}")
+        with store.read() as connection:
+            assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "9999"
+        store.close()
+
+
+def test_newer_tables_that_do_not_are_used_no_more_and_words_say_why(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    running = open_store(url)
+    make_newer(url, "9998")
+    leave_newer(running.engine)
+    words = f"newer version of rainbow .its tables are 9999, known here are {newest()}.*restart this server"
+    for use in (running.read, running.look, running.write):
+        with pytest.raises(Unavailable, match=words), use():
+            pass
+    running.close()
+    with pytest.raises(ConfigError, match="newer version of rainbow"):
+        open_store(url)
+
+
+ADDS = {"create_table", "create_index", "add_column", "execute", "f", "get_bind"}
+
+
+@pytest.mark.parametrize("revision", [each for each in REVISIONS if each > COMPATIBLE_FROM])
+def test_what_servers_of_before_must_bear_only_adds(revision: str) -> None:
+    """A migration that takes something away raises COMPATIBLE_FROM to its own revision."""
+    [file] = (MIGRATIONS / "versions").glob(f"{revision}_*.py")
+    calls = [node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    named = {call.attr for call in calls if isinstance(call, ast.Attribute) and ast.unparse(call.value) == "op"}
+    assert named <= ADDS, f"COMPATIBLE_FROM in upgrade.py must be {revision}"
+    assert not re.search(r"\b(DROP|RENAME)\b|ALTER COLUMN", file.read_text())
