@@ -57,7 +57,7 @@ def engine(url: sa.URL) -> sa.Engine:
 
 
 def refuse_all(engine: sa.Engine, reason: str) -> None:
-    """Give no connection any more: each who wants one is told why."""
+    """Give no connection any more, and the reason to each who wants one."""
 
     def refuse(*_: object) -> None:
         raise Unavailable(reason, retry_after=10)
