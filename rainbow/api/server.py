@@ -351,8 +351,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for each in sockets or []:
-            each.listen(QUEUE)  # the event loop has set it to what it accepts at once
+        begin_to_accept(sockets)
 
 
 def work(served: Served, listener: socket.socket, place: int) -> None:
@@ -440,10 +439,26 @@ def schedule(database: str, config: str | None) -> None:
     start(service, config, settings, scheduler=False)
     loop = Loop(service)
     loop.start()
+    notify_ready()
     log.info("scheduling", database=without_password(database))
     ended.wait()
     loop.stop()
     service.close()
+
+
+def begin_to_accept(sockets: list[socket.socket] | None) -> None:
+    """Let connections queue in the kernel, where the event loop has set that to what it accepts at once."""
+    for each in sockets or []:
+        each.listen(QUEUE)
+    notify_ready()
+
+
+def notify_ready() -> None:
+    """Say to systemd, where it started this process, that it is ready (sd_notify)."""
+    name = os.environ.get("NOTIFY_SOCKET")
+    if name:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, suppress(OSError):
+            systemd.sendto(b"READY=1", f"\0{name[1:]}" if name.startswith("@") else name)
 
 
 def _die_with(parent: int) -> None:

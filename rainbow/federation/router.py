@@ -30,7 +30,7 @@ from rainbow.api.bodies import Bodies, Sender
 from rainbow.api.connections import CONNECTION, Gone, until_gone
 from rainbow.api.front import check_stranger
 from rainbow.api.problems import plain_problem
-from rainbow.api.server import QUEUE, listener_at, log_to_stderr, uvicorn_config, with_operations
+from rainbow.api.server import begin_to_accept, listener_at, log_to_stderr, uvicorn_config, with_operations
 from rainbow.api.views.jobs import cluster_tokens
 from rainbow.api.wire import check, jobspec_in, request_id
 from rainbow.cache import LruCache
@@ -480,8 +480,7 @@ class RouterServer(uvicorn.Server):
         """Begin to serve."""
         await self._router.open()
         await super().startup(sockets)
-        for each in sockets or []:
-            each.listen(QUEUE)  # the event loop has set it to what it accepts at once
+        begin_to_accept(sockets)
 
 
 def route(host: str, port: int, shards: Sequence[str], config: str | None) -> None:
