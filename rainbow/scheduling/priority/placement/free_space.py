@@ -110,13 +110,13 @@ class SlotPlacer:
             return False
         rule, mark = self.environment.rule, self._mark()
         self._give(0, spot, 1)
-        beside, others = 0, [worker for worker in self.workers() if worker != spot.worker]
+        more, others = 0, [worker for worker in self.workers() if worker != spot.worker]
         if rule == ONE_WORKER or isinstance(rule, int):  # the master's worker gives as many as any other
-            beside = (count if rule == ONE_WORKER else int(rule)) - 1
-            placed = beside == 0 or (spot.worker in self.spots and self._take(0, group, spot.worker, beside, beside))
+            more = (count if rule == ONE_WORKER else int(rule)) - 1
+            placed = more == 0 or (spot.worker in self.spots and self._take(0, group, spot.worker, more, more))
         else:
             placed, others = True, list(self.workers())
-        if placed and self._spread(0, group, count - 1 - beside, others):
+        if placed and self._spread(0, group, count - 1 - more, others):
             return True
         self._undo(mark)
         return False
