@@ -21,7 +21,7 @@ from rainbow.graph import read_cluster
 from rainbow.service.core.service import keep_summary
 from rainbow.store import clusters, credentials, open_store, workers
 from rainbow.store.clusters import ClusterRecord
-from rainbow.store.credentials import TOKEN, minted
+from rainbow.store.credentials import TOKEN, mint, minted
 from rainbow.store.schema import clusters as clusters_table
 from rainbow.store.schema import workers as workers_table
 
@@ -81,8 +81,8 @@ def fill(url: str, count: int, nodes: int, graph: Graph = template, first: int =
                 workers.keep_only(connection, record.id, list(cluster.workers), now)
         if graph is not listed:
             _copy_workers(connection, ids[0])
-        made, credential = minted(TOKEN, now, tuple(ids))
-        credentials.add(connection, credential)
+        made = mint(TOKEN)
+        credentials.add(connection, minted(made, TOKEN, now, tuple(ids)))
     store.close()
     return made
 
