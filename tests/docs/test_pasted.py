@@ -65,7 +65,7 @@ PAGES = {
         instead=dict.fromkeys(["python3 -m venv", ". rain", "pip", "rainbow demo"], ": "), changing=MACHINE
     ),
     "day.md": Page(
-        until={"rainbow job show 2": "rainbow jobs -n | grep -q RUNNING"},
+        until={"rainbow job show 2": "rainbow jobs --noheader | grep -q RUNNING"},
         changing=[
             *MACHINE,
             (r"RUNNING on desk, \S+ [^,]+,", "RUNNING on desk, HELD,"),

@@ -15,6 +15,7 @@ from rich.text import Text
 from rainbow.certificate.document import read_certificate
 from rainbow.cli.commands.events import again, watch_option
 from rainbow.cli.exit_codes import Exit
+from rainbow.cli.input.job_options import point_in_time
 from rainbow.cli.output import printer
 from rainbow.cli.output.columns import (
     Column,
@@ -34,7 +35,7 @@ from rainbow.cli.session import with_tokens
 from rainbow.job_names import LAST
 from rainbow.jobspec.hostlist import fold_hosts
 from rainbow.state_machine import JobState
-from rainbow.text import in_time, some
+from rainbow.text import in_time, rfc3339, some
 
 if TYPE_CHECKING:
     from rainbow.client import Client
@@ -80,18 +81,35 @@ PAGE = 1_000  # the most tasks that a server shows at once
 SHOWN = ("JobID", "Name", "State", "Cluster", "User", "Elapsed", "Nodes", "Reason")
 
 
+def _states(_: click.Context, option: click.Parameter, values: Sequence[str]) -> list[str]:
+    """Read states, each of them several by commas."""
+    result = [word.strip().upper() for text in values for word in text.split(",") if word.strip()]
+    if unknown := next((word for word in result if word not in JobState.__members__), None):
+        known = ", ".join(JobState).lower()
+        raise click.BadParameter(f"unknown job state {unknown[:40]!r}; expected one of {known}", param=option)
+    return result
+
+
 @click.command()
-@click.option("--cluster", help="Show only jobs of this cluster.")
+@click.option("-u", "--user", "--requestor", multiple=True, help="Jobs of this user. All filters are repeatable.")
+@click.option("-n", "--name", multiple=True, metavar="GLOB", help="Jobs of this name, as 'sweep-*'.")
+@click.option("-j", "--job", "--jobs", "ids", multiple=True, metavar="JOB[,JOB]", help="These jobs, ended or not.")
 @click.option(
+    "-t",
     "--state",
-    type=click.Choice([str(state) for state in JobState], case_sensitive=False),
-    help="Show only jobs in this state. Default: all that have not ended.",
+    multiple=True,
+    callback=_states,
+    metavar="STATE[,STATE]",
+    help="Jobs in this state; by default those that have not ended.",
 )
 @click.option("-a", "--all", "every", is_flag=True, help="Include jobs that have ended.")
-@click.option("-u", "--user", "--requestor", "requestor", help="Show only jobs of this user.")
+@click.option("--cluster", multiple=True, help="Jobs at this cluster.")
+@click.option("--account", multiple=True, help="Jobs of this account.")
+@click.option("--reason", multiple=True, help="Jobs that wait for this reason, as dependency or resources.")
+@click.option("-S", "--since", callback=point_in_time, help="Jobs that had not ended then, as now-2hours.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
-@list_options(COLUMNS, SHOWN)
+@list_options(COLUMNS, SHOWN, short=())  # -n is a name, as of the verbs
 @with_tokens
 def jobs(
     client: Client,
@@ -99,16 +117,23 @@ def jobs(
     watch: bool,
     shape: Shape,
     every: bool,
-    cluster: str | None,
-    state: str | None,
-    requestor: str | None,
+    ids: Sequence[str],
+    state: list[str],
+    since: float | None,
+    **filters: Sequence[str],
 ) -> None:
-    """List the jobs that have not ended, the newest first; an array is one line."""
-    requirement = state or (None if every else ",".join(sorted(LIVE)))
+    """List the jobs that have not ended, the newest first; an array is one line.
+
+    Jobs that all filters choose are shown; of one filter several values are joined by "or".
+    """
+    named = [one for text in ids for one in text.split(",") if one]
+    ended = every or named or since is not None
+    where: dict[str, Any] = {**filters, "id": named, "since": since and rfc3339(since)}
+    where["state"] = state or ([] if ended else sorted(LIVE))
+    where = {key: value for key, value in where.items() if value}
 
     def show() -> bool:
-        results = client.all_jobs(cluster=cluster, state=requirement, requestor=requestor, summary=True)
-        shape.write(list(islice(results, limit)))
+        shape.write(list(islice(client.all_jobs(summary=True, **where), limit)))
         return True
 
     again(client, watch, show)

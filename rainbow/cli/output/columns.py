@@ -87,25 +87,28 @@ def _plain(value: Any) -> Any:
 
 
 def list_options(
-    columns: Sequence[Column], shown: Sequence[str], spare: Sequence[str] = ()
+    columns: Sequence[Column],
+    shown: Sequence[str],
+    spare: Sequence[str] = (),
+    short: Sequence[str] = ("-n",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command --format, --noheader, --parsable2 and -o, as its parameter `shape`; -o wide has all columns.
 
-    `spare`: columns that a narrow terminal does without.
+    `spare`: columns that a narrow terminal does without; `short`: of --noheader.
     """
     known = {column.name.lower(): column for column in columns}
     names = ", ".join(column.name for column in columns)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @click.option("--format", "wanted", metavar="NAMES", help=f"Columns, as NAME or NAME%WIDTH: {names}.")
-        @click.option("-n", "--noheader", is_flag=True, help="Omit the line of titles.")
+        @click.option(*short, "--noheader", "bare", is_flag=True, help="Omit the line of titles.")
         @click.option("-P", "--parsable2", "bars", is_flag=True, help="Separate fields by | and cut none.")
         @printer.output_option
         @functools.wraps(command)
-        def run(wanted: str | None, noheader: bool, bars: bool, output: str, **rest: Any) -> Any:
+        def run(wanted: str | None, bare: bool, bars: bool, output: str, **rest: Any) -> Any:
             named = [column.name for column in columns] if output == "wide" else shown
             chosen = _read(wanted or ",".join(named), known)
-            return command(shape=Shape(chosen, output, not noheader, wanted is not None, bars, spare), **rest)
+            return command(shape=Shape(chosen, output, not bare, wanted is not None, bars, spare), **rest)
 
         return run
 

@@ -94,6 +94,28 @@ def test_jobs_shows_what_is_active(shell: Shell, worked: dict[str, str]) -> None
         assert worked["array"] in [row[0] for row in rows(shell("jobs", *words).stdout)]
 
 
+@pytest.mark.parametrize(
+    ("words", "listed"),
+    [
+        ("-n sw*", []),
+        ("-n sw* -a", ["array"]),
+        ("-n sw* -n run? -n runs -t running,failed", ["runs", "array"]),
+        ("-t failed -t running", ["runs", "array"]),
+        ("--reason dependency", ["waits"]),
+        ("-u nobody -a", []),
+        ("--account none --all", []),
+        ("--cluster oak -n *a*s", ["waits"]),
+        ("-S now-1hour -n s*", ["array"]),
+        ("-S now+1hour", ["waits", "runs"]),
+        ("-j {array},{runs}", ["runs", "array"]),
+        ("-j {array}", ["array"]),
+    ],
+)
+def test_jobs_are_chosen_by_all_filters(shell: Shell, worked: dict[str, str], words: str, listed: list[str]) -> None:
+    names = shell("jobs", "-o", "name", *words.format(**worked).split()).stdout.split()
+    assert names == [worked[key] for key in listed]
+
+
 def test_a_suspended_job_is_listed_as_such_and_its_time_stands_still() -> None:
     job = {
         "state": "RUNNING",
