@@ -25,6 +25,7 @@ MOST_TASKS = 50
 MOST_TOGETHER = 200  # jobs that one form cancels
 MOST_SQUARES = 2_000  # elements of an array that are drawn one by one
 ROW = 50  # of them in a row
+BOX, GAP, LINE = 200, 60, 52  # of a drawing of dependencies: a job's width, between two steps, from job to job
 LONGEST_JOBSPEC = 20_000  # characters that are shown
 FILTERS = ("state", "cluster", "requestor", "reason", "name", "account", "since", "sort")
 WORDS = {"user": "requestor", **{key: key for key in FILTERS if key not in ("sort", "since")}}  # of the search box
@@ -103,6 +104,7 @@ def job(job_id: str) -> Any:
     rest = [task for task in shown["tasks"] if task["id"] not in {one["id"] for one in bad}]
     results |= {"failed_first": [*bad, *rest]}
     results |= {"squares": _squares(whole, shown), "row": ROW, "submitted": _submitted(whole)}
+    results |= {"relatives": _arranged(definition.relatives(service(), who(), whole)), "box": BOX}
     return render("job.html", here="jobs", watch=shown["cluster"], **results)
 
 
@@ -121,6 +123,26 @@ def _squares(whole: str, shown: Document) -> list[dict[str, Any]]:
         }
         for place, task in enumerate(tasks)
     ]
+
+
+def _arranged(relatives: Document) -> dict[str, Any]:
+    """Give each job near one its place: a column for each step, the earliest on the left, and lines between them."""
+    steps = sorted({job["step"] for job in relatives["jobs"]})
+    columns = [[job for job in relatives["jobs"] if job["step"] == step] for step in steps]
+    high = LINE * max(map(len, columns))
+    jobs = [
+        {**job, "x": (BOX + GAP) * k, "y": (high - LINE * len(column)) / 2 + LINE * row}
+        for k, column in enumerate(columns)
+        for row, job in enumerate(column)
+    ]
+    place = {job["id"]: job for job in jobs}
+    lines = [
+        {"x1": start["x"] + BOX, "y1": start["y"] + LINE / 2 - 4, "x2": end["x"], "y2": end["y"] + LINE / 2 - 4}
+        for earlier, later, _ in relatives["edges"]
+        for start, end in [(place[earlier], place[later])]
+    ]
+    wide = (BOX + GAP) * len(columns) - GAP
+    return {"jobs": jobs, "lines": lines, "width": wide, "height": high, "more": relatives["more"]}
 
 
 def _label(task: Document) -> str:

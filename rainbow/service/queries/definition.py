@@ -35,6 +35,8 @@ Document = dict[str, Any]
 HIDDEN = "***"
 MOST_TASKS = 100  # kinds of tasks in a definition
 MOST_JOBS = 100  # that depend on one
+STEPS = 2  # of a job's relatives, each way
+MOST_DRAWN = 12  # of them at one step
 FILES = ("input", "output", "error")
 _EXPORTED = re.compile(r"(=)[^,\s]*")
 _EXPORT_LINE = re.compile(r"^(#SBATCH\s.*--export[= ])(.*)$", re.MULTILINE)
@@ -104,6 +106,39 @@ def _relative(connection: sa.Connection, who: Caller, job: str, scheme: str) -> 
 def _dependents(connection: sa.Connection, who: Caller, record: JobRecord) -> list[Document]:
     rows = symbols.dependents(connection, record.id, MOST_JOBS)
     return [one for job, scheme in rows if (one := _relative(connection, who, job, scheme))["state"] is not None]
+
+
+def relatives(service: Service, who: Caller, job_id: str) -> Document:
+    """Return the jobs up to STEPS steps before and after a job, and who waits for whom.
+
+    {"jobs": [{"id", "number", "name", "state", "step"}], "edges": [(earlier, later, scheme)], "more"}: `step` is 0
+    for the job, negative before it; `more`: some are left out. A job that is not the caller's to see has an id alone,
+    and what is beyond it is not looked for; who waits for a job, unseen, is not named at all.
+    """
+    with service.store.read() as connection:
+        first = _relative(connection, who, visible_job(connection, who, job_id).id, "")
+        drawn: dict[str, Document] = {job_id: {**first, "step": 0}}
+        edges: dict[tuple[str, str], str] = {}
+        more = False
+        for sign, neighbors in ((-1, symbols.awaited), (1, symbols.dependents)):
+            column = [job_id]
+            for step in range(1, STEPS + 1):
+                following: list[str] = []
+                for one in column:
+                    rows = neighbors(connection, one, MOST_DRAWN + 1)
+                    for other, scheme in rows:
+                        job = drawn.get(other) or _relative(connection, who, other, scheme)
+                        if sign > 0 and job["state"] is None:
+                            continue
+                        if other not in drawn and len(following) == MOST_DRAWN:
+                            more = True
+                            continue
+                        if other not in drawn:
+                            drawn[other] = {**job, "step": sign * step}
+                            following += [other] if job["state"] else []
+                        edges[(other, one) if sign < 0 else (one, other)] = scheme
+                column = following
+    return {"jobs": [*drawn.values()], "edges": [(*pair, scheme) for pair, scheme in edges.items()], "more": more}
 
 
 # ── in words ──

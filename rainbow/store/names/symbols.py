@@ -52,6 +52,14 @@ def add_dependencies(connection: sa.Connection, job_id: str, schemes: Mapping[st
         connection.execute(dependencies.insert(), rows)
 
 
+def awaited(connection: sa.Connection, job_id: str, most: int) -> list[tuple[str, str]]:
+    """Return the jobs that a job waits for, or has waited for, with the scheme; the oldest first."""
+    query = sa.select(dependencies.c.awaited, dependencies.c.scheme).where(dependencies.c.job == job_id)
+    return [
+        (row.awaited, row.scheme) for row in connection.execute(query.order_by(dependencies.c.awaited).limit(most))
+    ]
+
+
 def dependents(connection: sa.Connection, job_id: str, most: int) -> list[tuple[str, str]]:
     """Return the jobs that name a job as one they wait for, with the scheme; the oldest first."""
     query = sa.select(dependencies.c.job, dependencies.c.scheme).where(dependencies.c.awaited == job_id)

@@ -33,6 +33,28 @@ def test_the_definition_is_shown_with_what_comes_before_and_after(api: Api, oak:
     assert f'<a href="/jobs/{second["id"]}">' in Browser(api, oak.token).get(f"/jobs/{first['id']}")
 
 
+def test_jobs_up_to_two_steps_away_are_drawn_as_links(api: Api, oak: Cluster) -> None:
+    """A chain of seven, of which the middle is looked at, and a second one that waits for it."""
+    ids: list[str] = []
+    for name, after in (*zip("abcdefg", [[], [0], [1], [2], [3], [4], [5]], strict=True), ("side", [3])):
+        waits = [{"scheme": "afterok", "value": ids[one]} for one in after]
+        made = api.good(
+            "POST",
+            "/v1/jobs",
+            {"jobspec": jobspec(**({"dependencies": waits} if waits else {})), "name": name},
+            oak.token,
+        )
+        ids.append(made["id"])
+    page = Browser(api, oak.token).get(f"/jobs/{ids[3]}")
+    drawn = re.findall(r'<a href="/jobs/([0-9a-f]+)" aria-label="job \d+ (\w+): (\w+)">', page)
+    assert sorted(drawn) == sorted(
+        (ids[k], name, "waiting") for k, name in ((1, "b"), (2, "c"), (4, "e"), (5, "f"), (7, "side"))
+    )
+    assert page.count("<path d=") == 5
+    read(page)
+    assert 'id="relatives"' not in Browser(api, oak.token).get(f"/jobs/{submit(api, oak.token)[0]}")
+
+
 def test_each_element_of_an_array_is_a_link_with_its_state(api: Api, oak: Cluster) -> None:
     job = submit(api, oak.token, jobspec=jobspec(array="1-40"), name="sweep")[0]
     oak.take()  # now its agent is known
