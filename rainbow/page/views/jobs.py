@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,7 +23,8 @@ from rainbow.text import rfc3339
 PAGE = 25  # jobs
 MOST_CLUSTERS = 50  # of a decision, unless all are asked for
 MOST_TASKS = 50
-MOST_TOGETHER = 200  # jobs that one form cancels
+MOST_TOGETHER = 200  # jobs that one form names
+MOST_MATCHING = 10_000  # jobs that a filter chooses for one form
 MOST_SQUARES = 2_000  # elements of an array that are drawn one by one
 ROW = 50  # of them in a row
 BOX, GAP, LINE = 200, 60, 52  # of a drawing of dependencies: a job's width, between two steps, from job to job
@@ -192,22 +194,23 @@ def change(job_id: str, verb: str) -> Any:
 @page.post("/ui/jobs")
 @guarded
 def change_many() -> Any:
-    """Do the same to all selected jobs; refusals are shown at the end."""
+    """Do the same to the jobs that were selected, or to all that a filter chooses, after a page that says to which.
+
+    What one of them refuses is shown with its reason. Jobs that were submitted after the preview are left alone.
+    """
     verb, ids = request.form.get("verb", ""), request.form.getlist("job")[:MOST_TOGETHER]
     if verb not in VERBS:
         raise RequestError(f"the verb must be one of {', '.join(VERBS)}", pointer="/verb")
-    if request.form.get("sure") != "yes":
-        return render("sure.html", here="jobs", verb=verb, ids=ids)
-    refused = [(job_id, fault) for job_id in ids if (fault := _tried(verb, job_id))]
-    return render("sure.html", here="jobs", verb=verb, ids=ids, refused=refused, done=len(ids) - len(refused))
-
-
-def _tried(verb: str, job_id: str) -> str:
-    try:
-        verbs.change(service(), who(), verb, job_id)
-    except RainbowError as fault:
-        return fault.message
-    return ""
+    sure = request.form.get("sure") == "yes"
+    asks = {key: text for key in (*FILTERS, "until") if (text := request.form.get(key, "").strip())}
+    many = verbs.ManyJobs(service(), who(), verb, dry_run=not sure)
+    if "all" in request.form:
+        asks.setdefault("until", rfc3339(service().clock()) or "")
+        chosen = job_queries.job_filter(who(), asks, None, 1)
+        answer = many.matching(replace(chosen, states=chosen.states or sorted(PENDING)), MOST_MATCHING)
+    else:
+        asks, answer = {}, many.named(ids, None)
+    return render("sure.html", here="jobs", verb=verb, ids=ids, asks=asks, sure=sure, answer=answer)
 
 
 # ── the picture of a decision ──

@@ -217,7 +217,13 @@ class ManyJobs:
     def _all(self, results: Sequence[Named]) -> None:
         """Do it in transactions of a part each; between them others write for PAUSE times as long."""
         if self.dry_run:
-            self.told.chosen += [one.record for one in results]
+            changes = self.told
+            with self.service.store.read() as connection:
+                for one in results:
+                    if (fault := self._may(connection, one.record)) is not None:
+                        changes.refuse(one.job, fault)
+                    else:
+                        changes.chosen.append(one.record)
             return
         remaining = list(results)
         while remaining:

@@ -19,7 +19,7 @@ from rainbow.page.frame import SAFE
 from rainbow.service.core import sessions
 from rainbow.text import rfc3339
 from tests.conftest import ADMIN, Api, Clock, Cluster, examples, open_service_at
-from tests.support.page_client import Browser, submit
+from tests.support.page_client import Browser, read, submit
 
 # ── sessions ──
 
@@ -245,6 +245,40 @@ def test_leave_to_act_takes_a_token_of_the_session_and_ends_after_an_hour(
     clock.now += sessions.ACTING + 1
     browser.sign_in(oak.token)
     assert browser.post(f"/ui/jobs/{job}/cancel").status_code == 403
+
+
+def test_all_jobs_that_a_filter_chooses_are_changed_after_a_preview(api: Api, oak: Cluster, clock: Clock) -> None:
+    ids = submit(api, oak.token, 30, name="sweep")
+    other = submit(api, oak.token, name="other")[0]
+    browser = Browser(api, oak.token, acts=True)
+
+    def post(**fields: str) -> str:
+        form = {"form": browser.token(), "all": "yes", **fields}
+        text: str = browser.client.post("/ui/jobs", data=form).get_data(as_text=True)
+        return text
+
+    preview = post(verb="cancel", name="sw*")
+    read(preview)
+    assert "Cancel 30 jobs?" in preview
+    assert "and 5 more" in preview
+    asks = dict(re.findall(r'name="(name|until)" value="([^"]+)"', preview))
+    clock.now += 60
+    late = submit(api, oak.token, name="sweep")[0]
+    assert "30 of 30 jobs" in post(verb="cancel", sure="yes", **asks)
+    states = {one: api.good("GET", f"/v1/jobs/{one}", None, oak.token)["state"] for one in (*ids, other, late)}
+    assert {one for one, state in states.items() if state == "WAITING"} == {other, late}
+    assert "No job matches" in post(verb="cancel", name="nothing*")
+
+
+def test_a_preview_says_which_jobs_are_not_the_callers_to_change(api: Api, oak: Cluster) -> None:
+    token = api.good("POST", "/v1/tokens", {"clusters": ["oak"], "requestors": ["ann"]}, oak.secret)["token"]
+    submit(api, oak.token, name="hers", requestor="ann")
+    submit(api, oak.token, name="his", requestor="bob")
+    browser = Browser(api, token, acts=True)
+    form = {"form": browser.token(), "all": "yes", "verb": "hold"}
+    text = browser.client.post("/ui/jobs", data=form).get_data(as_text=True)
+    assert "Hold 1 job?" in text
+    assert "1 cannot be changed" in text
 
 
 def test_many_jobs_are_canceled_after_their_number_was_shown(api: Api, oak: Cluster) -> None:
