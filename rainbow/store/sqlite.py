@@ -21,6 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rainbow.errors import ConfigError, NotFound
+from rainbow.text import some
 
 BUSY_SECONDS = 30
 # a writer and every reader of the server's threads at once, without waiting for a connection
@@ -109,17 +110,38 @@ def _begin(connection: sa.Connection) -> None:
 
 
 def refuse_emptied(file: Path) -> None:
-    """Raise ConfigError if a store has lost all of its content."""
-    mark = _mark(file)
-    if has_held_clusters(file) and not (file.exists() and file.stat().st_size):
-        held = "clusters"
-        with suppress(ValueError, KeyError, TypeError):
-            count = int(json.loads(mark.read_text())["clusters"])
-            held = f"{count:,} cluster{'s' if count != 1 else ''}"
-        how = "empty" if file.exists() else "gone"
-        raise ConfigError(
-            f"store {file} is {how}; it held {held}: restore it, or delete {mark.name} to begin with a new store"
-        )
+    """Raise ConfigError if a store has lost all of its content, or all its clusters as with a damaged FILE-wal.
+
+    A server that is killed may have deleted the last cluster without noting it: one that is missing is no loss.
+    """
+    if not has_held_clusters(file):
+        return
+    if not (file.exists() and file.stat().st_size):
+        raise _lost(file, "is empty" if file.exists() else "is gone")
+    if _held(file) > 1 and not _has_clusters(file):
+        raise _lost(file, "holds no clusters")
+
+
+def _has_clusters(file: Path) -> bool:
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        try:
+            return connection.execute("SELECT 1 FROM clusters LIMIT 1").fetchone() is not None
+        except sqlite3.DatabaseError as error:  # what else is wrong with it others say
+            return not str(error).startswith("no such table")
+
+
+def _held(file: Path) -> int:
+    """Return how many clusters a store held when it was last noted; 0 where nothing can be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(_mark(file).read_text())["clusters"])
+    return 0
+
+
+def _lost(file: Path, how: str) -> ConfigError:
+    count = _held(file)
+    held = some(count, "cluster") if count else "clusters"
+    text = f"it held {held}: restore it, or delete {_mark(file).name} to begin with a new store"
+    return ConfigError(f"store {file} {how}; {text}")
 
 
 def has_held_clusters(file: Path) -> bool:

@@ -53,7 +53,20 @@ def zeroed_from_the_start(file: Path) -> None:
     zeroed(file, 0)
 
 
+def cleared(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as store, store:
+        store.execute("DELETE FROM clusters")
+
+
+def dropped(file: Path) -> None:
+    """Lose the tables with FILE-wal, before any of it was written into FILE."""
+    with closing(sqlite3.connect(file)) as store, store:
+        store.execute("DROP TABLE clusters")
+
+
 DAMAGES = [
+    (cleared, "store {} holds no clusters; it held 12 clusters: restore it, or delete s.db.id to begin with a new"),
+    (dropped, "store {} holds no clusters; it held 12 clusters"),
     (emptied, "store {} is empty; it held 12 clusters: restore it, or delete s.db.id to begin with a new store"),
     (Path.unlink, "store {} is gone; it held 12 clusters: restore it, or delete s.db.id to begin with a new store"),
     (cut, "store {} is damaged: "),
