@@ -49,17 +49,6 @@ PLACES = {
 }
 
 
-WALL_TO_PROCESSOR = 20  # a search that gets less than this part of a processor ends by the time that passes
-
-
-def matching_time() -> float:
-    """Return the clock of matching: this thread's processor time, and a twentieth of the time that passes.
-
-    On a busy machine a search is not cut short by what others do, and it ends all the same.
-    """
-    return time.thread_time() + time.monotonic() / WALL_TO_PROCESSOR
-
-
 def match(
     request: "Request",
     clusters: "Iterable[Cluster] | Cluster",
@@ -81,7 +70,7 @@ def match(
     for one in clusters:
         if not isinstance(one, Cluster):
             raise TypeError(f"match takes clusters, not {_kind(one)}: read_cluster(graph) makes one")
-    return matching.match(request, clusters, backend, budget or matching.Budget(matching_time))
+    return matching.match(request, clusters, backend, budget or matching.Budget(time.thread_time))
 
 
 def _several(clusters: Any) -> list[Any]:

@@ -74,7 +74,7 @@ UNKNOWN = Length(inf, inf, inf, 0, "unknown", inf)
 def length_of(known: RunHistory, key: Key, limit: float) -> Length:
     """Return how long a task is predicted to run; `limit` 0: it has none.
 
-    >>> length_of(Known({Key("oak", "ann"): [50.0, 70.0, 90.0]}), Key("oak", "ann", "train", "a", 2), 3600.0)
+    >>> length_of(RunHistory({Key("oak", "ann"): [50.0, 70.0, 90.0]}), Key("oak", "ann", "train", "a", 2), 3600.0)
     Length(seconds=70.0, low=17.5, high=280.0, runs=3, source='requestor', mean=70.0)
     """
     most = limit or inf

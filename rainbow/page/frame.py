@@ -95,7 +95,7 @@ def guarded(view: View) -> View:
         if request.method not in SAFE:
             check_form()
             if not getattr(view, "looks_only", False) and not result.acts:
-                raise Forbidden("this session looks only; enter your token again to change something")
+                raise Forbidden("this session is read-only; enter your token again to change something")
         return view(**parts)
 
     return called

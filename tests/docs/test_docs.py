@@ -162,7 +162,7 @@ def offline(page, *begins):
 def test_commands_of_the_how_to_print_what_it_shows(monkeypatch):
     monkeypatch.chdir(ROOT)
     # on a busy machine the time for explaining may end first: let it not pass
-    monkeypatch.setattr("rainbow.cli.commands.match.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("rainbow.cli.commands.match.time", SimpleNamespace(thread_time=lambda: 0.0))
     shown = offline(ROOT / "docs" / "why.md", "match")
     assert len(shown) == 4
     for command, output in shown:

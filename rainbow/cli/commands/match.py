@@ -5,6 +5,7 @@ On files it shows how many clusters match each jobspec, and why the others do no
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from rainbow import matching_time
 from rainbow.cli.commands.submit import clusters_and_selector, refusals_shown, selector_given
 from rainbow.cli.commands.verify import certified_answer, draw_certificates
 from rainbow.cli.exit_codes import Exit
@@ -148,10 +148,10 @@ def local_answer(
     from rainbow.matching import Budget, backends, shown_explained, verdict_to_json  # who asks a server needs none
     from rainbow.matching import match as match_clusters
 
-    verdicts = match_clusters(request, clusters, backend, budget=Budget(matching_time))
+    verdicts = match_clusters(request, clusters, backend, budget=Budget(time.thread_time))
     answer = verdict_to_json(request, verdicts)
     if explain:
-        answer = shown_explained(request, clusters, verdicts, backends.get(backend), Budget(matching_time))
+        answer = shown_explained(request, clusters, verdicts, backends.get(backend), Budget(time.thread_time))
     return {**answer, "warnings": [*answer["warnings"], *_down(clusters)]}
 
 
@@ -182,7 +182,7 @@ def _row(request: Request, clusters: Sequence[Cluster], explain: bool, backend: 
     from rainbow.matching import Budget
     from rainbow.matching import match as match_clusters
 
-    verdicts = match_clusters(request, clusters, backend, budget=Budget(matching_time))
+    verdicts = match_clusters(request, clusters, backend, budget=Budget(time.thread_time))
     refused = {v.cluster: str(v.reason.why) if v.reason else "unknown" for v in verdicts if v.matched is False}
     row = {
         "of": len(clusters),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -9,7 +10,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-from rainbow import matching_time
 from rainbow.errors import ConfigError, InputError, JobspecError, RainbowError
 from rainbow.jobspec.yaml_reader import Limits as TextLimits
 from rainbow.jobspec.yaml_reader import Positions, load
@@ -269,7 +269,7 @@ class Settings:
 
     def budget(self) -> Budget:
         """Return what matching one request may cost."""
-        return Budget(matching_time, self.limits.match_cluster_seconds, self.limits.match_seconds)
+        return Budget(time.thread_time, self.limits.match_cluster_seconds, self.limits.match_seconds)
 
 
 SECONDS = number(0.001, DAY)

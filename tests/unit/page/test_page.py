@@ -338,7 +338,7 @@ def test_a_worker_is_drained_after_a_preview(api: Api, oak: Cluster) -> None:
     oak.take()
     looks, acts, other = Browser(api, oak.secret), Browser(api, oak.secret, acts=True), Browser(api, oak.token)
     text = looks.get("/clusters/oak/drain?workers=n[0-1]&verb=drain")
-    assert "This session looks only" in text
+    assert "This session is read-only" in text
     assert "0 of 2" in text
     other.get("/clusters/oak/drain?workers=n0", 403)
     looks.get("/clusters/oak/drain?workers=n9", 404)

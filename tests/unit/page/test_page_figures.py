@@ -78,9 +78,9 @@ def test_series_show_what_a_token_may_see(api: Api, oak: Cluster, clock: Clock) 
     assert api.call("GET", "/v1/series").status_code == 401
     assert api.call("GET", "/v1/series?cluster=%00%3Cscript%3E", None, elm.token).status_code == 404
     [own, every] = [Browser(api, token).get("/fleet") for token in (elm.token, ADMIN)]
-    assert "2 last noted, 2 at most" in own
-    assert "5 last noted, 5 at most" in every
-    assert "3 last noted, 3 at most" in "".join(read(Browser(api, oak.token).get("/clusters/oak")).text)
+    assert "2 now, 2 peak" in own
+    assert "5 now, 5 peak" in every
+    assert "3 now, 3 peak" in "".join(read(Browser(api, oak.token).get("/clusters/oak")).text)
     assert "<polyline" in every
     oak_id = api.service.catalogue["oak"].id
     api.good("DELETE", "/v1/clusters/elm?drain=true", None, elm.secret)

@@ -207,7 +207,7 @@ def test_sessions_that_look_only_are_refused_by_every_unsafe_route(api: Api) -> 
         if path not in OPEN | LOOKING:
             answer = browser.client.open(path, method=method, data={"form": browser.token()})
             assert answer.status_code == 403, path
-            assert "looks only" in answer.get_data(as_text=True), path
+            assert "this session is read-only" in answer.get_data(as_text=True), path
 
 
 @pytest.mark.parametrize("brought", ["", "00.00", "of another session"])
